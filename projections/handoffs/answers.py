@@ -113,7 +113,8 @@ class WorkLeft(Answer, frozen=True, kw_only=True):
 class Why(Checked, frozen=True, kw_only=True):
     """Why a handoff is ready or not: ``sentence`` for people, ``reasons`` for programs.
 
-    ``waits`` are the items of `handoffs.next` that move it on: its own, then those of the handoffs that it waits for.
+    ``waits`` are the items of `handoffs.next` that move it on: its own, then those of the handoffs in the chains of its
+    reasons, and of at most 32 others that it waits for.
     """
 
     id: str

@@ -17,6 +17,8 @@ from deedbook.projections.handoffs.why import explain
 
 # Finished statuses come last on the board, by default without cards.
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
+card_links_max: Final = 2
+"""The links of a chain of handoffs that a card names; `handoffs.why` follows the whole chain."""
 
 
 def board(context: QueryContext, args: Board) -> BoardColumns:
@@ -35,10 +37,10 @@ def board(context: QueryContext, args: Board) -> BoardColumns:
     ]
     rows = [row for column in context.together(*queries) for row in column]
     source = ViewRows(context)
-    known = known_facts(source, records_of(source, [row["id"] for row in rows]))
+    known = known_facts(source, records_of(source, [row["id"] for row in rows]), card_links_max)
     cards: dict[Status, list[HandoffCard]] = {}
     for line in summaries(context, rows):
-        reasons = explain(known[line.id], known).reasons
+        reasons = explain(known[line.id], known, card_links_max).reasons
         card = HandoffCard(
             **msgspec.structs.asdict(line),
             why=reasons[0].text if reasons else "",

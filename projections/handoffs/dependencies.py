@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, islice
 from typing import Final
 
 from deedbook.ledger.lifecycle.handoff_status import is_unlocked, stage_of
@@ -11,8 +12,8 @@ from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
 from deedbook.projections.handoffs.record import HandoffRecord, records_of, state_of
 from deedbook.projections.handoffs.why import chain_links_max
 
-blockers_followed_max: Final = 32
-"""The number of handoffs of one level that are followed to the handoffs that block them."""
+blockers_named_max: Final = 32
+"""The number of handoffs that block one and are in no chain of first blockers, but are named, too."""
 
 
 def known_facts(
@@ -30,15 +31,17 @@ def facts_from(source: RowSource, known: Mapping[str, HandoffRecord]) -> dict[st
 
 
 def known_records(
-    source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max, *, is_every: bool = False
+    source: RowSource, records: Mapping[str, HandoffRecord], links: int = chain_links_max, *, blockers_max: int = 0
 ) -> tuple[dict[str, HandoffRecord], list[str]]:
     """Return the records of these handoffs and of those that they wait for, by id, and the ids of the blocking ones.
 
-    Chains of waiting handoffs are followed for ``links`` more links, level by level. From a waiting dependency, only
-    the first one that blocks it is followed, or with ``is_every`` every one. So for the last handoffs of a chain, facts
-    that depend on their own dependencies are not complete.
+    From each dependency that blocks, a chain is followed for ``links`` links, level by level: it leads from a waiting
+    handoff to the first one that blocks it. Up to ``blockers_max`` handoffs that also block are followed, the nearest
+    first. All dependencies of a blocking handoff are known. Of other handoffs at the ends they may not be, so facts
+    that depend on these are not complete.
     """
     known = dict(records)
+    chained, others = set[str](), set[str]()
     blocking: dict[str, None] = {}
     frontier = list(records.values())
     for depth in range(links + 1):
@@ -46,14 +49,19 @@ def known_records(
         waiting = [record for record in frontier if not depth or stage_of(state_of(record).status) == "waiting"]
         if new := {on for record in waiting for on in state_of(record).depends_on} - known.keys():
             known |= records_of(source, new)
-        unmet = [[on for on in state_of(record).depends_on if _blocks(known.get(on), record)] for record in waiting]
-        following = dict.fromkeys(on for names in unmet for on in (names[:1] if depth and not is_every else names))
-        frontier = [known[on] for on in following if on in known and on not in blocking]
-        frontier = frontier[:blockers_followed_max] if depth else frontier
-        blocking |= dict.fromkeys(record.id for record in frontier)
+        blocking |= dict.fromkeys(record.id for record in frontier if depth)
+        unmet = {record.id: _unmet(record, known) for record in waiting}
+        firsts = (names[:1] if depth else names for name, names in unmet.items() if not depth or name in chained)
+        following = dict.fromkeys(on for on in chain.from_iterable(firsts) if on in known and on not in chained)
+        chained |= following.keys()
+        rest = (on for names in unmet.values() for on in names if on in known and on not in chained | others)
+        others |= (more := dict.fromkeys(islice(rest, blockers_max - len(others)))).keys()
+        frontier = [known[on] for on in following | more]
     return known, list(blocking)
 
 
-def _blocks(dependency: HandoffRecord | None, record: HandoffRecord) -> bool:
-    status = None if dependency is None else state_of(dependency).status
-    return not is_unlocked(status, state_of(record).unlock_at)
+def _unmet(record: HandoffRecord, known: Mapping[str, HandoffRecord]) -> list[str]:
+    """Return the dependencies that do not let a handoff start."""
+    state = state_of(record)
+    statuses = {on: state_of(known[on]).status if on in known else None for on in state.depends_on}
+    return [on for on, status in statuses.items() if not is_unlocked(status, state.unlock_at)]

@@ -21,7 +21,7 @@ from deedbook.projections.handoffs.answers import (
     Task,
     Why,
 )
-from deedbook.projections.handoffs.dependencies import facts_from, known_records
+from deedbook.projections.handoffs.dependencies import blockers_named_max, facts_from, known_records
 from deedbook.projections.handoffs.fold import LOG, row_of_handoff
 from deedbook.projections.handoffs.lines import LinkedHandoff, References
 from deedbook.projections.handoffs.next import criteria_of, dated, items_of_handoff
@@ -105,7 +105,7 @@ def why_handoff(source: RowSource, args: ById) -> Why:
 
 
 def _why(source: RowSource, record: HandoffRecord) -> Why:
-    records, blocking = known_records(source, {record.id: record}, is_every=True)
+    records, blocking = known_records(source, {record.id: record}, blockers_max=blockers_named_max)
     known = facts_from(source, records)
     why = explain(known[record.id], known)
     chains = [on for reason in why.reasons for on in reason.chain if on in records]

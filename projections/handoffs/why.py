@@ -6,27 +6,27 @@ claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from deedbook.ledger.lifecycle.handoff_status import Status, stage_of
 from deedbook.ledger.lifecycle.rules import rules_of
-from deedbook.projections.handoffs.answers import QueueItem, Reason, Why, WorkLeft
+from deedbook.projections.handoffs.answers import Reason, Why, WorkLeft
 from deedbook.projections.handoffs.facts import HandoffFacts
 
 chain_links_max: Final = 32
 
 
-def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Sequence[QueueItem] = ()) -> Why:
-    """Return why a handoff is ready or not.
+def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], links: int = chain_links_max) -> Why:
+    """Return why a handoff is ready or not, without the items that move it on.
 
-    ``known`` has the facts of its dependencies, without those that depend on other handoffs.
+    ``known`` has the facts of its dependencies, and of chains of ``links`` links (``dependencies.known_records``).
     """
     reasons = _own_reasons(handoff)
     is_waiting = handoff.status in ("pending", "approved") and not handoff.is_history
     if is_waiting or not reasons:  # work with an expired lease waits again, too
-        reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known))]
+        reasons += [reason for on in handoff.depends_on if (reason := _dependency(handoff, on, known, links))]
     # While a dependency does not exist, nothing else about it matters.
     reasons.sort(key=lambda reason: reason.code != "DEPENDENCY_MISSING")
     sentence = f"{handoff.id} is ready: {handoff.receiver} can claim it."
@@ -47,7 +47,7 @@ def explain(handoff: HandoffFacts, known: Mapping[str, HandoffFacts], waits: Seq
             criteria=list(handoff.criteria_left),
             questions=handoff.questions_left,
         ),
-        waits=list(waits),
+        waits=[],
     )
 
 
@@ -224,24 +224,24 @@ def _pending_text(handoff: HandoffFacts) -> str:
     return f"it was imported{claim} and waits for {reviewer} to confirm it, by approving or verifying"
 
 
-def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts]) -> Reason | None:
+def _dependency(handoff: HandoffFacts, on: str, known: Mapping[str, HandoffFacts], links_max: int) -> Reason | None:
     dependency = known.get(on)
     if dependency is None:
         text = f"it depends on {on}, which does not exist"
         return Reason(code="DEPENDENCY_MISSING", text=text, on=on, status=None, chain=[on])
     if handoff.is_unlocked_by(dependency):
         return None
-    chain, links = _chain(dependency, known)
+    chain, links = _chain(dependency, known, links_max)
     text = f"it waits for {links}"
     return Reason(code="DEPENDENCY_PENDING", text=text, on=on, status=dependency.status, chain=chain)
 
 
-def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts]) -> tuple[list[str], str]:
+def _chain(first: HandoffFacts, known: Mapping[str, HandoffFacts], links_max: int) -> tuple[list[str], str]:
     """Follow the first dependency that each handoff waits for, to the one that only its own parties can continue."""
     chain: list[str] = []
     links: list[str] = []
     handoff: HandoffFacts | None = first
-    while handoff is not None and handoff.id not in chain and len(chain) < chain_links_max:
+    while handoff is not None and handoff.id not in chain and len(chain) < links_max:
         chain.append(handoff.id)
         waits_for = [on for on in handoff.depends_on if not handoff.is_unlocked_by(known.get(on))]
         is_waiting = handoff.status in ("pending", "approved") and bool(waits_for)

@@ -19,6 +19,7 @@ from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers import checked
 from deedbook.projections.answers.checked import ask
 from deedbook.projections.answers.reader import Reader
+from deedbook.projections.handoffs.dependencies import blockers_named_max
 from deedbook.projections.handoffs.why import chain_links_max
 from deedbook.projections.views.runner import read_logged
 
@@ -80,6 +81,36 @@ def test_chain_that_is_longer_than_what_is_told_of_it_ends_as_in_the_view(ledger
         assert answer == client.view("handoffs.why", {"id": name})
         assert "does not exist" not in answer["sentence"]
         assert answer["reasons"][-1]["chain"][-1] == (last if name != "h0" else f"h{chain_links_max}")
+        assert {wait["action"] for wait in answer["waits"]} == {"approve"}  # nothing is stuck
+
+
+def test_every_dependency_is_followed_to_the_end_of_its_chain_and_few_other_blockers_are_named(
+    ledger: Ledger, client: Client
+) -> None:
+    count = blockers_named_max + 8
+    chains = [[f"{letter}{number}" for letter in "abc"] for number in range(count)]
+    for name, on, end in chains:
+        ledger.hand_over(name, depends_on=[on])
+        ledger.hand_over(on, depends_on=[end])
+        ledger.hand_over(end)
+    ledger.hand_over("top", depends_on=[chain[0] for chain in chains])
+    answer = ask(client, "handoffs.why", {"id": "top"})
+    assert "does not exist" not in answer["sentence"]
+    assert [reason["chain"] for reason in answer["reasons"][1:]] == chains
+    ledger.hand_over("wide", depends_on=["middle"])
+    ledger.hand_over("middle", depends_on=[end for *_, end in chains])
+    waits = ask(client, "handoffs.why", {"id": "wide"})["waits"]
+    assert [wait["id"] for wait in waits] == ["wide", "middle", *(end for *_, end in chains[: 1 + blockers_named_max])]
+
+
+def test_card_names_two_links_of_a_chain(ledger: Ledger, client: Client) -> None:
+    for number in range(5):
+        ledger.approve(f"h{number}", ledger.hand_over(f"h{number}", depends_on=[f"h{number + 1}"]))
+    ledger.hand_over("h5")
+    (approved,) = (
+        column["handoffs"] for column in client.view("handoffs.board", {})["columns"] if column["status"] == "approved"
+    )
+    assert approved[-1]["why"] == "it waits for h1, which is approved and waits for h2, which is approved"
 
 
 def test_a_question_asked_again_folds_what_its_streams_have_since(
