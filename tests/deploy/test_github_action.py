@@ -50,23 +50,43 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def check(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the step that checks, as GitHub does."""
-    python = checkout.parent / "deedbook/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
-    given = {"FOLDER": "docs/handoffs", "BASE": "base", "REQUIRE": "verified", "ROOT": ""} | variables
-    places = {"GITHUB_ACTION_PATH": str(FOLDER), "RUNNER_TEMP": str(checkout.parent), "HOME": str(checkout.parent)}
+def run(step: str, checkout: Path, folder: Path = FOLDER, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as GitHub does, with the action in a folder."""
+    places = {"GITHUB_ACTION_PATH": str(folder), "RUNNER_TEMP": str(checkout.parent), "HOME": str(checkout.parent)}
     return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps()["Check the files"]["run"]],
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps()[step]["run"]],
         cwd=checkout,
-        env={"PATH": os.environ["PATH"]} | places | given,
+        env={"PATH": os.environ["PATH"]} | places | variables,
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
+
+
+def check(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the step that checks."""
+    python = checkout.parent / "deedbook/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    given = {"FOLDER": "docs/handoffs", "BASE": "base", "REQUIRE": "verified", "ROOT": ""} | variables
+    return run("Check the files", checkout, **given)
+
+
+def test_installation_runs_no_program_of_the_pull_request(checkout: Path) -> None:
+    """Python's own modules are run, not those that a pull request put under their names: they could pass every file."""
+    for name in ("venv", "pip", "runpy", "ensurepip", "shutil"):
+        (checkout / f"{name}.py").write_text('open("ran", "w")\n')
+    action = checkout.parent / "deedbook-sources/deploy/github"
+    action.mkdir(parents=True)
+    locks = checkout.parent / "deedbook-sources/locks"
+    locks.mkdir()
+    for lock in ("build.lock", "demo.lock"):
+        (locks / lock).touch()
+    done = run("Install Deedbook", checkout, action)
+    assert done.returncode == 0, done.stderr
+    assert not (checkout / "ran").exists()
 
 
 def test_the_check_refuses_with_file_and_line(checkout: Path) -> None:
