@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +10,7 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli.hints import option_hint, words_hint
-from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import error_document, json_text
 from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable
@@ -46,18 +45,14 @@ def give_up_output(error: OSError, exit_code: int) -> int:
     """Return the exit code after standard output failed: its reader has ended, or its disk is full.
 
     An ``exit_code`` other than 0 says that an error was printed already; then nothing more is printed.
-    Standard output is redirected to /dev/null, so that Python reports no second error at exit.
     """
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        return Exit.OK
-    if exit_code != Exit.OK:
+    discard(sys.stdout)
+    if isinstance(error, BrokenPipeError) or exit_code != Exit.OK:
         return exit_code
     try:
         return print_error(machine_error(error), as_json=False)
     except OSError:
-        os.dup2(nowhere, sys.stderr.fileno())
+        discard(sys.stderr)
         return Exit.UNAVAILABLE
 
 
@@ -126,9 +121,12 @@ def without_secrets(message: str, arguments: Sequence[str]) -> str:
 
 
 def print_error(error: DeedbookError, *, as_json: bool) -> int:
-    """Print an error, and return its exit code."""
+    """Print an error, and return its exit code, also if nobody reads the error any more."""
     if as_json:
-        echo_exact(json_text(error_document(error), order="deterministic"))
+        try:
+            echo_exact(json_text(error_document(error), order="deterministic"))
+        except BrokenPipeError:
+            discard(sys.stdout)
         return error.exit_code
     echo(f"{error.code}: ", err=True, nl=False, bold=True)
     echo(error.message, err=True)  # the text may come from a server, a git remote or an id

@@ -6,6 +6,7 @@ more, ``ReadingApp`` raises ``NeedsApp`` before anything is printed, and the ver
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Final
@@ -13,13 +14,13 @@ from typing import Any, Final
 import click
 import msgspec
 
-from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
+from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, Options, VerbBase, load
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
 from deedbook.ledger.client.local_reader import LocalReader
-from deedbook.ledger.errors import DeedbookError, Unavailable
+from deedbook.ledger.errors import DeedbookError, Exit, Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
@@ -130,12 +131,31 @@ class ReadingApp(ClosableOptions):
         raise NeedsApp
 
     def show(
-        self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], *, following: str | None = None
+        self,
+        kind: str,
+        data: Any,
+        text: str | Iterable[str] | Callable[[], None],
+        *,
+        following: str | None = None,
+        exit_code: int = Exit.OK,
     ) -> None:
         """Print an answer: as one JSON document, or as ``text``.
 
-        ``text`` is the lines, or a function that prints them. ``kind`` may be the query that gives the answer.
+        ``text`` is the lines, or a function that prints them. ``kind`` may be the query that gives the answer. With an
+        ``exit_code`` other than 0 the verb ends with it, also if the reader of the answer goes away.
         """
+        try:
+            self._print(kind, data, text, following)
+        except BrokenPipeError:
+            if exit_code == Exit.OK:
+                raise
+            discard(sys.stdout)
+        if exit_code != Exit.OK:
+            raise click.exceptions.Exit(exit_code)
+
+    def _print(
+        self, kind: str, data: Any, text: str | Iterable[str] | Callable[[], None], following: str | None
+    ) -> None:
         if not self.as_json:
             if self._has_asked:  # print first which parts of the answer may be from a thief
                 for warning in compromised_sentences(data, self._doubts):

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import TextIO
+
 import click
 
 from deedbook.consumers.sdk.text import sanitize_text
@@ -18,4 +22,16 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None =
 
 def echo_exact(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text as it is: a document that programs read, or a text that was sanitized and then coloured."""
-    click.echo(text, err=err, nl=nl)
+    try:
+        click.echo(text, err=err, nl=nl)
+    except BrokenPipeError:
+        if not err:
+            raise
+        discard(sys.stderr)  # a verb goes on, and its exit code counts, although nobody reads its messages
+
+
+def discard(stream: TextIO) -> None:
+    """Let a stream whose reader has gone lead nowhere, so that Python reports no second error at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

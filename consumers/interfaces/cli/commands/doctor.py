@@ -37,7 +37,7 @@ from deedbook.ledger.client.factory import open_client
 from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.spool import spools
 from deedbook.ledger.client.stream_reader import pinned_root
-from deedbook.ledger.errors import DeedbookError, Refused, Unavailable, message_of
+from deedbook.ledger.errors import DeedbookError, Exit, Refused, Unavailable, message_of
 from deedbook.ledger.events.remnant import LACKS_FAMILY
 from deedbook.ledger.families import installed, sources, unusable
 from deedbook.ledger.format.identity import read_key_file
@@ -105,9 +105,7 @@ def doctor(app: App, *, llm: bool, is_page: bool) -> None:
 
     if bad and app.as_json:
         raise Unavailable("STORE_UNAVAILABLE", f"{len(bad)} checks failed: {bad[0].fix}", **data)
-    app.show("doctor", data, text)
-    if bad:
-        raise click.exceptions.Exit(Unavailable("STORE_UNAVAILABLE", "").exit_code)
+    app.show("doctor", data, text, exit_code=Exit.UNAVAILABLE if bad else Exit.OK)
 
 
 def _installation_checks(home: Path | None) -> Iterator[Check]:

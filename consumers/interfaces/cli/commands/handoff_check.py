@@ -318,7 +318,6 @@ def _conclude(app: App, base: str | None, checked: list[_Checked], problems: lis
             f"{counted(len(checked), 'handoff file')}{since}: {len(checked) - refused} good, {refused} refused{others}"
         )
 
-    app.show("handoff_files", data, text)
-    if problems:
-        is_unfinished = all(problem.is_unfinished for problem in problems)
-        raise click.exceptions.Exit(Exit.GATED if is_unfinished else Exit.UNVERIFIED)
+    is_unfinished = all(problem.is_unfinished for problem in problems)
+    bad = Exit.GATED if is_unfinished else Exit.UNVERIFIED
+    app.show("handoff_files", data, text, exit_code=bad if problems else Exit.OK)

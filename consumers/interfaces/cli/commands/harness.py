@@ -58,9 +58,8 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     if action == "check":
         outcomes = installation.check()
         is_whole = all(outcome.state is State.INSTALLED for outcome in outcomes)
-        _show(app, {"harness": harness, "installed": is_whole}, outcomes, lambda outcome: outcome.state)
-        if not is_whole:
-            click.get_current_context().exit(Exit.UNVERIFIED)
+        data = {"harness": harness, "installed": is_whole}
+        _show(app, data, outcomes, lambda outcome: outcome.state, Exit.OK if is_whole else Exit.UNVERIFIED)
         return
     outcomes = installation.remove(force=force) if action == "remove" else installation.install(force=force)
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
@@ -181,9 +180,16 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
     return Launcher(own_command(), agent, pinned, server)
 
 
-def _show(app: App, data: dict[str, Any], outcomes: list[Outcome], word: Callable[[Outcome], str]) -> None:
+def _show(
+    app: App,
+    data: dict[str, Any],
+    outcomes: list[Outcome],
+    word: Callable[[Outcome], str],
+    exit_code: int = Exit.OK,
+) -> None:
     text = [line for outcome in outcomes for line in lines_of(outcome, word(outcome))]
-    app.show("setup", data | {"files": described(outcomes)}, filter(None, [*text, data.get("advice")]))
+    lines = filter(None, [*text, data.get("advice")])
+    app.show("setup", data | {"files": described(outcomes)}, lines, exit_code=exit_code)
 
 
 def described(outcomes: list[Outcome]) -> list[dict[str, Any]]:

@@ -48,9 +48,8 @@ def sync(app: App) -> None:
             f"should be, {len(repaired.skipped)} skipped, {len(repaired.failed)} failed"
         )
 
-    app.show("reports_synced", repaired.answer(), text)
-    if repaired.failed:
-        click.get_current_context().exit(Exit.UNAVAILABLE)
+    exit_code = Exit.UNAVAILABLE if repaired.failed else Exit.OK
+    app.show("reports_synced", repaired.answer(), text, exit_code=exit_code)
 
 
 @notes.command()
@@ -184,9 +183,7 @@ def _show_transfer(app: App, kind: str, transfer: Transfer) -> None:
         counts = f"{len(transfer.new)} new, {len(transfer.updated)} updated, {len(transfer.merged)} merged"
         echo(f"{transfer.remote}: {counts}")
 
-    app.show(kind, transfer._asdict(), text)
-    if transfer.failed:
-        click.get_current_context().exit(Exit.UNAVAILABLE)
+    app.show(kind, transfer._asdict(), text, exit_code=Exit.UNAVAILABLE if transfer.failed else Exit.OK)
 
 
 def print_lines(before: str, lines: Sequence[str]) -> None:

@@ -64,6 +64,7 @@ def test(app: App, channel: str | None) -> None:
         is_delivered = outcome.result == "delivered"
         results.append({"number": number, "name": configured.name, "is_delivered": is_delivered, "said": outcome.text})
 
+    are_delivered = all(result["is_delivered"] for result in results)
     app.show(
         "notification_tests",
         {"channels": results},
@@ -71,9 +72,8 @@ def test(app: App, channel: str | None) -> None:
             f"{result['name']}: {'delivered' if result['is_delivered'] else 'NOT delivered'}: {result['said']}"
             for result in results
         ],
+        exit_code=Exit.OK if are_delivered else Exit.UNAVAILABLE,
     )
-    if not all(result["is_delivered"] for result in results):
-        click.get_current_context().exit(Exit.UNAVAILABLE)
 
 
 @notify.command()

@@ -18,6 +18,7 @@ from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.open_sessions import SweepFailure, SweepResult
 from deedbook.consumers.sessions.open_sessions import sweep as sweep_sessions
 from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.errors import Exit
 
 
 def make_report(app: App, session_id: str, inputs: ReportInputs) -> dict[str, Any]:
@@ -89,11 +90,10 @@ def sweep(app: App, *, older_than: str, dry_run: bool) -> None:
     )
     unmade = [it._asdict() | {"error": it.error.to_dict(), "command": _command_for(it)} for it in swept.unmade]
     answer = swept._asdict() | {"unmade": unmade, "dry_run": dry_run}
-    app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run))
     # A session without a task or a finding is no error: only its agent can add them.
     failed = [unmade.error for unmade in swept.unmade if unmade.error.code != "INVALID_FIELD"]
-    if failed:
-        click.get_current_context().exit(failed[0].exit_code)
+    exit_code = failed[0].exit_code if failed else Exit.OK
+    app.show("swept", answer, lambda: _print_swept(swept, dry_run=dry_run), exit_code=exit_code)
 
 
 def _command_for(unmade: SweepFailure) -> str | None:

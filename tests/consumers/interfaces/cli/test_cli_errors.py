@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from calling import Deed, Place, Serving, call, environment
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run, stopped_by_user
-from deedbook.ledger.errors import CODES
+from deedbook.ledger.errors import CODES, Exit
 from deedbook.ledger.home.home import new_bus_key
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 
@@ -352,6 +353,31 @@ def test_reader_that_goes_away_is_no_error(alone: Deed, arguments: list[str]) ->
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait(60) == 0
+
+
+@pytest.mark.parametrize("closed", [["stdout"], ["stderr"], ["stdout", "stderr"]], ids="+".join)
+@pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("verb", ["verify", "check-files", "doctor"])
+def test_bad_verdict_has_its_exit_code_although_nobody_reads_it(
+    alone: Deed, tmp_path: Path, verb: str, option: list[str], closed: list[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "x.md").write_text("# Handoff: x\n")
+    bundle = tmp_path / "log.tar"
+    alone("export", bundle)
+    bundle.write_bytes(bundle.read_bytes().replace(b'"author":"root"', b'"author":"boot"', 1))
+    arguments, code = {
+        "verify": (["verify", "--bundle", str(bundle)], Exit.UNVERIFIED),
+        "check-files": (["handoff", "check-files", str(tmp_path / "docs"), "--root", "ab" * 32], Exit.UNVERIFIED),
+        "doctor": (["doctor", "--home", str(tmp_path)], Exit.UNAVAILABLE),
+    }[verb]
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams: dict[str, int] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) | dict.fromkeys(closed, writing)
+    command = [sys.executable, "-m", "deedbook", *arguments, *option]
+    done = subprocess.run(command, env=environment(), check=False, **streams)  # type: ignore[call-overload]
+    os.close(writing)
+    assert done.returncode == code
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
