@@ -1,7 +1,7 @@
-"""What lists say of handoffs, and what their verified entries say: two ways that must agree.
+"""Checks that lists of handoffs agree with answers that are computed from verified entries.
 
-A list filters rows that the fold of handoffs wrote, when an event of a handoff, of one that it depends on or of its
-agents changed them. An answer for somebody who acts is computed from the states of verified entries.
+A list filters rows. The fold of handoffs writes them after an event of a handoff, of a handoff that it depends on, or
+of its agents. An answer for somebody who acts is computed from the states of verified entries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What tests are built from: a clock that is moved by hand, agents with fixed keys, a real ledger in a folder.
+"""Parts for tests: a clock that a test moves, agents with fixed keys, and a real ledger in a folder.
 
 ``Actors`` signs and knows no store, so the same tests can send what it signs through a gate, a client or the bus.
-``Ledger`` is ``Actors`` over a log on disk: what the rules of every store are held against.
+``Ledger`` is ``Actors`` over a log on disk; the tests of the rules run against it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ collected_every: Final = 20_000  # so many objects more, and garbage is looked f
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-# What a type checker of somebody else, started by a test, found out about us is not found out again by the next.
+# Tests that run mypy on a user's program share one cache, so that mypy checks Deedbook itself only once.
 os.environ.setdefault("MYPY_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "mypy"))
 
 # A shell starts what it runs behind itself with ^C ignored, `nohup` with the end of a terminal, and a child inherits

@@ -113,7 +113,7 @@ def _act(ledger: ViewLedger) -> None:
 
 
 def _hand_over_in_vain(ledger: ViewLedger) -> None:
-    """What is rejected, replaced or announced, a criterion that is waived, and a dead end that was none."""
+    """Append a rejection, a replacement, an announcement, a waived criterion, and a dead end that is withdrawn."""
     emit = partial(_emit, ledger)
     ledger.hand_over("f")
     emit("rita", "handoff/f", handoff.HandoffRejected(reason="No zebra is wanted"))

@@ -1,8 +1,8 @@
-"""How often tests kill, flip and race: a few times in ``make test``, as often as promised in ``make faults``.
+"""The number of kills, flipped bits and races that a test makes: few in ``make test``, many in ``make faults``.
 
-``make test`` proves that each program survives a real kill at all, and crashes at each step in process; ``make faults``
-sets ``DEEDBOOK_FAULTS`` and looks for the moment that nobody thought of. What became of the events under real faults is
-a table of its own (``settle``).
+``make test`` proves that each program survives a real kill, and a crash at each step in the test's own process. ``make
+faults`` sets ``DEEDBOOK_FAULTS``, and looks for a moment of which nobody thought. A second table says what happened to
+the events under real faults (``settle``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T", bound="Hashable")
 FAULTS: Final = int(os.environ.get("DEEDBOOK_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
-# How often tests asked for, by their names without parameters; and what else they counted.
+# The number of faults that each test asked for, by its name without parameters; then other things that tests counted.
 _asked: Final = Counter[str]()
 _tallies: Final = Counter[str]()
 _notes: Final[list[str]] = []
-# What became of events, by the fault that was made meanwhile.
+# The figures of ``settle``, by the fault that was made.
 _settled: Final[dict[str, Counter[str]]] = {}
 COLUMNS: Final = ("faults", "events", "published", "gaps", "duplicates", "effects", "wrong effects")
 # A test that is run as often as is asked for counts its runs by a parameter of one of these names.
@@ -83,7 +83,7 @@ def settle(
 
 
 def counted() -> dict[str, Any]:
-    """Return all that this process counted and noted."""
+    """Return the counts and notes of this process, to add them in another one (``add``)."""
     settled = {fault: dict(row) for fault, row in _settled.items()}
     return {"asked": dict(_asked), "tallies": dict(_tallies), "notes": list(_notes), "settled": settled}
 
@@ -98,7 +98,7 @@ def add(counts: dict[str, Any]) -> None:
 
 
 def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
-    """Yield what a run came to, a line a test: how often its faults were made, and how many states were found bad."""
+    """Yield a line for each test: how many faults it made, and how many wrong states it found."""
     runs, bad = Counter[str](), Counter(_name(report.nodeid) for report in failed)
     for report in [*passed, *failed]:
         if _name(report.nodeid) in _asked or _COUNTED.search(report.nodeid):

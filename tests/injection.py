@@ -106,7 +106,7 @@ def need_strace() -> None:
 
 
 class Table:
-    """What came of the faults, a line for each scene, call and fault; and which of them left a bad state, or missed."""
+    """The results of injected faults by scene, call and fault: how many left a wrong state, and which did not occur."""
 
     def __init__(self) -> None:
         self.bad: list[str] = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Said(NamedTuple):
-    """What a call came to."""
+    """The result of a call: exit code, output and errors."""
 
     code: int
     out: str

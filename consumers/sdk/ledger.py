@@ -240,7 +240,8 @@ class OpenLedger(LedgerBase, Resource):
                 if not isinstance(item, int):
                     yield as_types(item, types)
         except (Refused, Unavailable):
-            if self._client is not None:  # another thread closed the ledger during the read, which is a stop, too
+            # Without a client, another thread closed the ledger during the read: that ends the loop as ``stop`` does.
+            if self._client is not None:
                 raise
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ A report is one event, ``report.generated``, and its copies are derived from it.
 reported and never raised, and no copy counts as evidence of a report. Terms: a note is *ours* if its commit names a
 report; a *store* is all notes or all files; a *location* is one ref or one file.
 
-Refused: one ref for all sessions (writers of different sessions would collide); a library for git (no library writes
+Rejected: one ref for all sessions (writers of different sessions would collide); a library for git (no library writes
 refs in git's own transactions, and only the operator's git uses their configuration).
 
 Files are for people: ``{ai_id}/{session_id}.md`` and ``.json``, with the names of ``settings.name_of``, so no id leads

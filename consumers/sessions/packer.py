@@ -1,17 +1,19 @@
 """Packs one session into a number of tokens, for an agent that continues it.
 
-The printed answer is counted, as text and as JSON, each by itself and by the strictest tokenizer
-(``projections.briefs.tokens``). Tokens are spent on (``pack``)
+The limit holds for the printed answer, both as text and as JSON, counted with the tokenizer that needs the most tokens
+(``projections.briefs.tokens``). ``pack`` adds these parts in this order, as long as the answer stays within the limit:
 
-1. the task and the beginning of the first next step, then a line for each finding, then one for each unknown: the
-   longest lines that all have room;
-2. the first item of every other field, shortened to a share, so every field has an answer;
+1. the task and the beginning of the first next step; then one line for each finding, then one for each unknown, cut
+   to the greatest length at which all of them fit;
+2. the first item of every other field, shortened, so that no field is empty;
 3. at level full the Markdown report, if it fits in full;
-4. in the order of ``ORDER`` a number of each, then whatever else fits, then longer versions of shortened items;
-5. ``SessionSource.last``, only if every finding and unknown is complete: fields that repeat them, and vectors.
+4. for each field in ``ORDER`` its first items, up to a number; then all other items that fit; then longer versions of
+   shortened items;
+5. the fields ``SessionSource.last``, but only if every finding and unknown is complete. They repeat findings and
+   unknowns, or contain vectors.
 
-``left_out`` counts, by short names, the items of the level that the answer lacks, also those that only the session has,
-and names the commands for them.
+``left_out`` counts the items of this level that the answer lacks, by short names of fields, and names the commands that
+show them. It also counts the items of the session that its report lacks.
 """
 
 from __future__ import annotations

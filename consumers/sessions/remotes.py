@@ -1,9 +1,11 @@
 """Transfers notes between repositories, which git does only with a refspec for them.
 
 A remote's notes are fetched into their own refs, ``refs/notes/remotes/REMOTE/empirica/*`` (by a plain ``git fetch``
-too), and then merged into ``refs/notes/empirica/*``. Refused: a refspec directly into the latter, because ``git fetch
---prune`` then deletes every unpushed note, and ``git pull`` fails once two clones wrote notes; ``remote.NAME.push``,
-which would change what a plain ``git push`` pushes; and force.
+too), and then merged into ``refs/notes/empirica/*``.
+
+Rejected: a refspec directly into ``refs/notes/empirica/*``, because ``git fetch --prune`` then deletes every unpushed
+note, and ``git pull`` fails once two clones wrote notes; ``remote.NAME.push``, because it would change what a plain
+``git push`` pushes; and force.
 
 Merging: if one side's history contains the other's, the longer one is taken. Else a commit with both as parents has the
 notes of both. Of two notes on one object the later report is taken, and the other stays in the history (``git notes

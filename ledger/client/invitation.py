@@ -1,13 +1,14 @@
 """Invitations: a code of one line with which an agent or a node joins.
 
-Its own keys are made on its machine and stay. The inviter makes a random token. Two key pairs are derived from it: an
-Ed25519 key that signs for the joining key, and an nkey with which the server accepts the connection. There are two
-keys, because a client signs any nonce that a server sends. The inviter signs both public keys into the ledger
-(``agent.invited``). Only the code contains the token. The code also contains the fingerprint of the ledger's root key:
-everything that is read later must be signed by a chain of keys from it.
+The agent or node makes its own keys on its machine, and they stay there. The inviter makes a random token. Two key
+pairs are derived from it: an Ed25519 key that signs for the joining key, and an nkey with which the server accepts the
+connection. There are two keys, because a client signs any nonce that a server sends. The inviter signs both public keys
+into the ledger (``agent.invited``). Only the code contains the token. The code also contains the fingerprint of the
+ledger's root key: everything that is read later must be signed by a chain of keys from it.
 
-Refused: a hash of the token in the log, because a check would reveal the token, and a reader of the first attempt could
-use it for a key of their own; a key made by the inviter, because it would have to be sent.
+Rejected: a hash of the token in the log. The agent that joins would have to reveal the token, and anybody who read
+that attempt could use the token first, with their own key. Also rejected: a key made by the inviter, because it would
+have to be sent.
 """
 
 from __future__ import annotations

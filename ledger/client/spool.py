@@ -7,7 +7,7 @@ refused later, each with the reason. It is safe to send a submission again, beca
 its first answer. So a killed process leaves at most a file. New submissions are sent after the waiting ones.
 
 The spool stores only ``REPORTS``: kinds that say what an author did or learned. It does not store claims, approvals or
-events that expect a version of their stream, because the next step depends on the answer. Refused: a receipt for a
+events that expect a version of their stream, because the next step depends on the answer. Rejected: a receipt for a
 stored submission. The spool raises ``SPOOLED`` instead, so that nothing can show a stored submission as recorded.
 """
 

@@ -97,7 +97,7 @@ class Reader(ViewReader):
         return Pasts(self.client)
 
     def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, group: str) -> T:
-        """Return the result of ``question`` on the views as of then."""
+        """Return the result of ``question`` on the views as they were at ``as_of``."""
 
         def ask(at: Instant | int) -> T:
             return self.with_rebuilding(lambda: self._pasts.ask(self.store, at, question, group=group))

@@ -109,7 +109,9 @@ class ViewReader(Resource):
         self._outside.close()
 
     def answer(self, query: str, arguments: dict[str, Any] | None = None, as_of: When | None = None) -> Plain:
-        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values; with ``as_of``, as of then.
+        """Return the answer to a query by its name (see ``QUERIES``), as plain JSON values.
+
+        With ``as_of`` the answer is the one that the views gave at that time.
 
         Raises:
             Refused: ``USAGE`` for an unknown query, the codes of ``read_arguments``, and the query's own codes
@@ -131,7 +133,7 @@ class ViewReader(Resource):
         return self.ask_past(question, as_of, group=group)
 
     def ask_past(self, question: Callable[[QueryContext], T], as_of: When, *, group: str) -> T:
-        """Return the result of ``question`` on the views as of then."""
+        """Return the result of ``question`` on the views as they were at ``as_of``."""
         raise ViewsBehind
 
     def ask(self, question: Callable[[QueryContext], T], *, group: str = "") -> T:

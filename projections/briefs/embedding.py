@@ -9,7 +9,7 @@ The extra ``semantic`` adds ``wordllama`` for briefs and searches: 256 dimension
 wheel, so nothing is downloaded. It stays an extra for four reasons. It adds 134 MB (numpy alone 57), while the
 environment of the demo has 70 MB without it and may have 150. The first query takes .6 s of processor time and 120 MB
 of memory more. The package has the MIT licence, but its weights are trained from the token tables of Llama 2 70B and
-Phi 3, whose licences a distributor would have to check. It has one maintainer. Refused: model2vec (better maintained)
+Phi 3, whose licences a distributor would have to check. It has one maintainer. Rejected: model2vec (better maintained)
 and fastembed contain no weights, sentence-transformers needs PyTorch.
 
 A published vector is packed: one signed byte a dimension and one scale for all, 512 characters of base64. Unpacked, a

@@ -30,7 +30,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class KeyFact(msgspec.Struct, frozen=True):
-    """A critical unit, tokenised; ``spelled`` is the run of words that makes a text verbatim."""
+    """A critical unit, tokenised. A text that contains the run of words ``spelled`` has the unit verbatim."""
 
     unit: Unit
     spelled: str

@@ -8,9 +8,9 @@ Every head is a section of the plain form, followed by its statements. If a stat
 statement has its own line. SHORT is present only if it is used, and explains the rest: a Greek letter is its phrase,
 and braces work as in a shell. So anybody with a prompt can write it out (``read_statements``). ``shorten`` checks this:
 a text that does not come back byte for byte is sent unchanged. Six phrases are enough (22 saved no more), and a phrase
-never contains another. Refused: leaving out articles (an eighth fewer tokens, but "vitamin a" is not "vitamin"); labels
-on statements and phrases within phrases, which no reader needs; searching phrases in joined statements (of 96 briefs
-one was shorter for it, by one token).
+never contains another. Rejected: leaving out articles (an eighth fewer tokens, but "vitamin a" is not "vitamin");
+labels on statements and phrases within phrases, which no reader needs; searching phrases in joined statements (of 96
+briefs one was shorter for it, by one token).
 """
 
 from __future__ import annotations

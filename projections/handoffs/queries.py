@@ -146,7 +146,7 @@ class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class UnreadFilter(query.Arguments, frozen=True):
-    """The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following."""
+    """Lines after the entry ``after`` are unread. Pass the ``next`` of a page as ``after`` to get the next page."""
 
     agent: str
     after: int = -1
@@ -219,9 +219,9 @@ def files_of_handoffs(context: query.QueryContext, args: FileFilter) -> Page[str
 def lines_for_agent(context: query.QueryContext, args: UnreadFilter) -> Page[NewLine]:
     """Return what others signed that concerns an agent, in the order of the log.
 
-    The import of a handoff that claims to be over is no news. A handoff concerns its parties, who signed something on
-    it, and whom it waits for, such as for an answer. A question concerns who asked and who was asked, and a decision
-    every agent.
+    A handoff concerns its parties, the agents that signed events on it, and those it waits for, for example for an
+    answer. A question concerns the agents that asked it or were asked. A decision concerns every agent. The import of a
+    handoff that claims to be over is left out.
     """
     concerned = (args.agent, args.after)
     (counted,), rows = context.together((_COUNT, concerned), (_UNREAD, (*concerned, args.limit + 1)))

@@ -13,7 +13,7 @@ questions: one rewords its title, and one shares no word with it. The report is 
 and among five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min`` and ``near_min`` were
 chosen with half of the questions. In the other half, 29 of 30 reworded titles find their report near. Of 39 new tasks,
 5 find something related, and none something near. Among 84 sessions of the tests, 23 of 24 new tasks and 7 of 20
-paraphrases find theirs among five (whole words alone: 22 and 2). Refused: joining ``hash-v1`` always (a millisecond a
+paraphrases find theirs among five (whole words alone: 22 and 2). Rejected: joining ``hash-v1`` always (a millisecond a
 text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it); counting
 several events of a session together (no better).
 """

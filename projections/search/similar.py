@@ -5,7 +5,7 @@ Nearness to a task is that of ``search.nearness``. Two reports are compared as a
 spellings (``hash-v1``), so that a report of "Finding 1" is like no other. Three of the common words must be in few
 reports, because "verified", "phase" and "passing" do not show similar work. Measured on 12 reports retold in two
 languages among 60 others: all 12 pairs and no other. On 62 real reports of five projects: 42 pairs within a project and
-6 across two; 97 and 25 without that rule. Refused: ``wordllama`` for pairs (unrelated Chinese reports reach .79, pairs
+6 across two; 97 and 25 without that rule. Rejected: ``wordllama`` for pairs (unrelated Chinese reports reach .79, pairs
 begin at .57); a longer list of words that any report has (55 and 8).
 """
 

@@ -59,7 +59,10 @@ class Derivation(NamedTuple):
 
 
 def rederivations(source: RowSource, ref: str, owners: Iterable[str]) -> list[Rederivation]:
-    """Return the reasonings of others that reach the conclusion of a version, which ``owners`` have, newest first."""
+    """Return the reasonings of other agents that reach the same conclusion as a version, newest first.
+
+    ``owners`` are the ids of the reasonings that have this version, whose ref is ``ref``.
+    """
     names, records = sorted(owners), source.states("reasoning", ReasoningRecord, owners)
     memory = next((_memory(record) for record in records.values() if record.ref == ref), None)
     memory = memory or get_graph(source, ref).memory

@@ -105,7 +105,7 @@ def measure(name: str, rounds: int) -> list[Row]:
     """Return the rows of a group, measured in a folder that goes away."""
     sys.stderr.write(f"{name}\n")
     with tempfile.TemporaryDirectory(prefix="deedbook-bench-") as folder:
-        # What this user trusts and remembers is left alone, and goes away with the ledgers that it is about.
+        # The benchmark leaves the user's own trust store alone, and deletes its own one with the folder.
         os.environ |= {"XDG_CONFIG_HOME": f"{folder}/config", "XDG_STATE_HOME": f"{folder}/state"}
         return list(import_module(f"tests.bench.{GROUPS[name]}").rows(Bench(Path(folder), rounds)))
 

@@ -1,4 +1,4 @@
-"""Plain nats-servers on loopback, as deployments of their own: what rows of the bus are compared with, and run on."""
+"""Plain nats-servers on loopback. Rows about the bus are measured on them, or compared with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown to be acted on is what its signed entries say, in the words of the view where nobody lies."""
+"""An answer on which somebody acts comes from signed entries. It equals the answer of views that do not lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compromised key signed is marked in every answer, by what is asked when it is read: no fold knows of it."""
+"""Every answer marks events that a compromised key signed. The mark is computed at reading; no fold knows of it."""
 
 from __future__ import annotations
 

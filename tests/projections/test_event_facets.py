@@ -1,4 +1,7 @@
-"""Filters by time, agent, type and tag, in which an imported record counts with its claims; and the numbers of each."""
+"""Filters by time, agent, type and tag, and the number of events of each value.
+
+An imported record has the time, agent and type that it claims.
+"""
 
 from __future__ import annotations
 

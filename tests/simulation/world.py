@@ -28,7 +28,7 @@ _Step: TypeAlias = "tuple[float, int, Process, Callable[..., object], tuple[Any,
 
 
 class Violation(AssertionError):
-    """What must never happen, happened."""
+    """An invariant was violated."""
 
 
 class _Timer:
@@ -145,7 +145,7 @@ class Process(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tasks of the dead end unfinished: nothing is to be said of that."""
+        """Report nothing: the tasks of a killed process cannot finish."""
 
 
 class World:

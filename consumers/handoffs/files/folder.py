@@ -181,7 +181,7 @@ class Folder:
             self._edited(handoff, base, content, now)
 
     def _edited(self, handoff: dict[str, Any], base: bytes, content: bytes, now: bytes) -> None:
-        """Sign the edits of the file, and write the changes of the ledger."""
+        """Sign the edits of the file, and write the ledger's changes into the file."""
         id_ = handoff["id"]
         plain, remark = split_remark(content)
         before, edited, ledger = parse(base), parse(plain), parse(now)

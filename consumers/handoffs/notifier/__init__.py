@@ -6,6 +6,6 @@ notification of an episode to one channel, at least once. Each episode has one i
 that a crash or a lost answer repeats. A recorded notification is sent even if the wait is over by then, so agents who
 were away miss nothing.
 
-Refused: a notification for each event (a handoff changes often while it waits for one thing); channels stored in the
+Rejected: a notification for each event (a handoff changes often while it waits for one thing); channels stored in the
 ledger (others must not read addresses and secrets); one summary for many episodes (it would lose the id per episode).
 """

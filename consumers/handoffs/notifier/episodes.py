@@ -37,7 +37,7 @@ class EpisodeKey(NamedTuple):
 
 
 class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One wait at a check; ``sender`` is the agent that waits, if it is a single one."""
+    """A wait that a check of the views found; ``sender`` is the agent that waits, if only one does."""
 
     key: EpisodeKey
     title: str

@@ -18,7 +18,8 @@ that fires a chain; a handoff's *hop* is the number of chains between it and the
 counted in events that routers signed.
 
 A step and a cause make exactly one handoff, however often it is tried and by however many routers: its content and id
-are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause. Refused: a
-router that remembers "already done" in its own store (a lost store would repeat everything), and a limit on loops by
-the chain's name (a new name would start the loop again).
+are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause.
+
+Rejected: a router that remembers "already done" in its own store (a lost store would repeat everything), and a limit on
+loops by the chain's name (a new name would start the loop again).
 """

@@ -65,7 +65,7 @@ def configure_logging(level: str = "warning") -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes to what is standard error at that time."""
+    """Writes each record to the stream that ``sys.stderr`` is at that time."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(self.format(record) + "\n")

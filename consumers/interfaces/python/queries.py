@@ -612,11 +612,11 @@ class HandoffsQueries(QueryFamily):
     ) -> Pages[NewLine]:
         """Return what others signed that concerns an agent, in the order of the log.
 
-        The import of a handoff that claims to be over is no news. A handoff concerns its parties, who signed
-        something on it, and whom it waits for, such as for an answer. A question concerns who asked and who was
-        asked, and a decision every agent.
+        A handoff concerns its parties, the agents that signed events on it, and those it waits for, for example for
+        an answer. A question concerns the agents that asked it or were asked. A decision concerns every agent. The
+        import of a handoff that claims to be over is left out.
 
-        The agent, and the entry ``after`` which lines are new; ``next`` of a page is the ``after`` of the following.
+        Lines after the entry ``after`` are unread. Pass the ``next`` of a page as ``after`` to get the next page.
 
         ``limit``: Rows of a page.
         """

@@ -1,7 +1,7 @@
-"""Texts that must not pass as briefs, and changes to single facts that must be found.
+"""Texts that must not pass as briefs, and changes of single facts that must be detected.
 
-Gaming: texts made of a graph's own words that keep no reasoning. Corruption: one fact of an honest brief is changed,
-once within the envelope, where the certificate compares bytes, and once in free text, where only vetoes can tell.
+Gaming: a text has the words of a graph but none of its reasoning. Corruption: one fact of an honest brief is changed.
+In a brief of verbatim facts ``check_certificate`` must detect the change, in free text the vetoes (``briefs.vetoes``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How the first compressor chose: facts by fidelity a token, without credit for what they say of each other.
+"""The selection of the first compressor, unchanged, as the baseline of ``consumers.reasoning.compressor.selection``.
 
-Kept as a baseline, as it was. What it lacks is what ``consumers.reasoning.compressor.selection`` is measured by.
+It chooses facts by fidelity per token, and gives no credit for relations between facts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deedbook.projections.briefs.index import GraphIndex
 from deedbook.projections.briefs.tokens import count_tokens
 
 WHOLE_INFERENCE_WEIGHT: Final = 0.2
-"""What all inferences standing there whole are worth beside a fidelity of 1, in choosing only."""
+"""The value of having all inferences in full, where a fidelity of 1 has the value 1. Only the choice uses it."""
 
 
 class Extent(IntEnum):
@@ -125,7 +125,7 @@ class Tally:
 
 
 class Choice(NamedTuple):
-    """What to keep: the candidates, in the order chosen, and the steps whose evidence is shown."""
+    """The chosen candidates, in the order in which they were chosen, and the steps whose evidence is shown."""
 
     lines: list[Candidate]
     evidence: set[int]

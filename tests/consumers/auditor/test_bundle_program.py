@@ -31,7 +31,7 @@ from deedbook.ledger.lifecycle.authority import is_delegable as gate_delegates
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What these tests run lies in a bundle, where nobody measures it.
+# These tests run the program in a bundle, and coverage does not measure code there.
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
 

@@ -128,7 +128,7 @@ def test_self_made_admin_is_named(ledger: Ledger) -> None:
     proof = key_named("eve").prove_possession(ledger.id, "eve")
     data = AgentRegistered(name="eve", key=key_named("eve").public.hex(), proof=proof, roles=["admin"])
     index = append_behind_the_gate(ledger, forged(ledger, "alice", "agent/eve", data))
-    ledger.emit("alice", SESSION, SessionStarted())  # what is refused is counted all the same: this one is not blamed
+    ledger.emit("alice", SESSION, SessionStarted())  # an entry after the forged one is no problem
     assert [(one.index, one.code) for one in audit(ledger).problems] == [(index, "NOT_AUTHORIZED")]
 
 

@@ -123,7 +123,7 @@ def test_an_entry_that_was_changed_since_is_found_and_named(ledger: Ledger, file
     assert {one.index for one in report.problems} >= {5}
     kept = read_cached_replay(file, ledger.id)
     assert kept is not None
-    assert kept.size == size  # of a log in which anything is wrong, nothing is kept
+    assert kept.size == size  # an audit that found a problem caches nothing
 
 
 def test_an_entry_that_lost_its_body_since_is_found(ledger: Ledger, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""What random agents try: mostly what is theirs to do next, so that deep states are reached; else anything at all."""
+"""Random operations of agents: mostly their next step in a handoff, to reach deep states; otherwise any operation."""
 
 from __future__ import annotations
 

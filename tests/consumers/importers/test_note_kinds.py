@@ -1,4 +1,4 @@
-"""What each kind of note becomes: the data of the event that it stands for, and everything else said or dirty."""
+"""Each kind of note becomes the data of an event. The rest of the note is ``said``, or ``dirty`` if it is wrong."""
 
 from __future__ import annotations
 

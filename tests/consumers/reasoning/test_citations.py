@@ -1,4 +1,4 @@
-"""What stands behind a handoff: a brief that holds, or why there is none, and what may be done with it."""
+"""The reasoning that a handoff cites: a valid brief or the reason why there is none, and whether to act on it."""
 
 from __future__ import annotations
 

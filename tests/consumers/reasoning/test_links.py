@@ -1,4 +1,4 @@
-"""What is said while a reasoning is written about steps that name nothing that they rest on, and what is offered."""
+"""Warnings about new steps that name no premise, and the premises that a warning suggests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where subscribers remember: positions, attempts and dead letters survive the process, and nothing else is kept."""
+"""The store of subscriptions: positions, attempts and dead letters survive the process; it stores nothing else."""
 
 from __future__ import annotations
 

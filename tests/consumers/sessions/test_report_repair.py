@@ -1,4 +1,4 @@
-"""What a store lost or has otherwise comes back from the log; where reports go follows from the project."""
+"""Repair restores lost or changed copies of reports from the log. The project decides where copies are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who thinks about a problem: a program that reads it, else the configured model, else nobody, and what to do then."""
+"""The thinker for a problem: a program that reads it, else the configured model, else an error with the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes ends no search: it waits for its user, goes on with whatever model there is, and pays nothing twice."""
+"""A temporary failure pauses a search. Its user resumes it, with any model, and no answer is paid for twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is too much for one event or one submission, and what would be tried for ever: searches end all the same."""
+"""A search ends even if an answer is too large for an event or a submission, or if it could go on for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was invited registers itself: once, in time, and as nothing else than it was invited as."""
+"""An invited agent registers itself: once, in time, and only with the name and roles of its invitation."""
 
 from __future__ import annotations
 

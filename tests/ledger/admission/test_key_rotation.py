@@ -96,7 +96,7 @@ def test_lost_key_is_replaced_by_root_and_of_mere_workers_by_an_admin(ledger: Le
     ledger.register("ada", "admin")
     new = key_named("new")
     assert refusal(ledger, "bob", "agent/alice", rotated(ledger, "alice", new)).code == "NOT_AUTHORIZED"
-    # Who could put a key of his in her place would approve in her name.
+    # An admin who could replace rita's key by their own could approve in her name.
     assert refusal(ledger, "ada", "agent/rita", rotated(ledger, "rita", new)).code == "NOT_AUTHORIZED"
     assert refusal(ledger, "ada", "agent/root", rotated(ledger, ROOT, new)).code == "NOT_AUTHORIZED"
     assert refusal(ledger, "ada", "agent/node", rotated(ledger, NODE, new)).code == "NOT_AUTHORIZED"

@@ -1,4 +1,4 @@
-"""What is asked first decides which answer is given.
+"""The gate checks in this order, and the first check that fails decides the answer.
 
 Form, signature, duplicate, key, ledger, idempotency, stream version, and the kind's rule last.
 """

@@ -42,7 +42,7 @@ def found(text: str, stream: str = STREAM, corr: str | None = None, idem: str | 
 
 
 def refused(ledger: Ledger, submission: Submission) -> Refused:
-    """Return the refusal of a submission that leaves no trace."""
+    """Return the refusal of a submission, and check that the ledger stored nothing of it."""
     return ledger.refusal_of(lambda: ledger.submit(submission))
 
 

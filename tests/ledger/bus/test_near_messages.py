@@ -163,7 +163,7 @@ def test_what_is_damaged_at_one_replica_is_read_from_the_leader_and_damage_there
                 return
             with pytest.raises(DamagedError, match="message 21 "):
                 await follower.follow()
-            assert 0 < follower.own().size <= 20  # what is whole before it
+            assert 0 < follower.own().size <= 20  # the follower has only messages before the damaged one
 
     asyncio.run(run())
 

@@ -23,5 +23,5 @@ A *file* is its lines, each with its ending. Every element that is read points i
 bytes. *Progress* is the status word, the ticks and the log. *Content* is all else; changing it requires a new approval.
 A *problem* is a fault on a line that does not prevent the file from being read.
 
-Refused: a markdown renderer for a parsed tree, because none restores spacing, bullets and line endings.
+Rejected: a markdown renderer for a parsed tree, because none restores spacing, bullets and line endings.
 """

@@ -35,7 +35,7 @@ class HandoffGroup(LazyGroup):
         return sorted({*super().list_commands(ctx), *load("operation_help:LINES")})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a verb of the table, or the command of an operation."""
+        """Return the command of a verb: of ``VERBS``, or of an operation on handoffs."""
         command, name = super().get_command(ctx, cmd_name), self.name_of(cmd_name)
         if command is not None or name not in load("operation_help:LINES"):
             return command

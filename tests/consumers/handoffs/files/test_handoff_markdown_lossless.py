@@ -1,4 +1,4 @@
-"""What is not changed keeps its bytes; what was changed is found again and can be taken back."""
+"""Unchanged parts of a file keep their bytes. Changes are recognised, and can be reversed."""
 
 from __future__ import annotations
 

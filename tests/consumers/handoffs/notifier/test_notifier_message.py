@@ -1,4 +1,4 @@
-"""What is told is small, on one line, and holds nothing but the title and the state."""
+"""A notification is small, on one line, and has only the title and the state."""
 
 from __future__ import annotations
 

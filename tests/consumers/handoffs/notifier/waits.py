@@ -1,4 +1,4 @@
-"""What the views answer, said by a test: for tests of what the notifier makes of it, whatever the views decide."""
+"""Waits as the views would answer them, made by a test, so that a test of the notifier does not depend on the views."""
 
 from __future__ import annotations
 

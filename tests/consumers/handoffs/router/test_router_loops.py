@@ -1,4 +1,4 @@
-"""What a check says of chains beyond their form: agents that will not do."""
+"""The check of a file of chains warns of agents that are unknown, may not review, or would review their own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be routed is kept with its reason, and what is wrong with a file stops nothing that was right."""
+"""A step that cannot be routed becomes a dead letter with its reason. A wrong file stops no chain that is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put into a template stays data: it cannot end its line, open a section, or be cut in the middle of a word."""
+"""A value in a template stays data: it cannot end its line or begin a section, and no word of it is cut."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a call came to."""
+    """The result of a call: exit code, output and errors."""
 
     code: int
     out: str

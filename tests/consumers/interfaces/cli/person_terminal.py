@@ -27,7 +27,7 @@ class Terminal:
     def until(self, text: str | None) -> str:
         """Return what is shown until a text, or to the end."""
         shown = b""
-        with contextlib.suppress(OSError):  # what it was the terminal of has ended
+        with contextlib.suppress(OSError):  # the process of this terminal has ended
             while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
                 shown += part
         return shown.decode()

@@ -263,7 +263,7 @@ def test_backup_cut_short_leaves_nothing(full: Deed, elsewhere: Deed, tmp_path: 
 
 
 def test_flipped_byte_is_refused_or_of_no_account(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
-    """What no restore uses (a second copy of a hash, the program in it) may be damaged; what comes of it never is."""
+    """Damage is refused, or is in a part that restore does not use: the second copy of a hash, or the program."""
     full("backup", tmp_path / "ledger.tar")
     content = (tmp_path / "ledger.tar").read_bytes()
     chance = random.Random(os.environ.get("DEEDBOOK_SEED"))

@@ -1,4 +1,4 @@
-"""What a terminal obeys or a reader does not see leaves ``--json`` as an escape; a refused agent leaves no key."""
+"""``--json`` escapes control characters and invisible characters. A refused agent leaves no key."""
 
 from __future__ import annotations
 

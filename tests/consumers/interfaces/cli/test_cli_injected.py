@@ -34,7 +34,7 @@ before_events: Final = 250
 
 
 class Scene(NamedTuple):
-    """What is run, in words and as arguments, and how many events it may add; every ``stride``th call of it is hit."""
+    """A command with its name, and the numbers of events that it may add; every ``stride``th call gets a fault."""
 
     name: str
     command: list[str]

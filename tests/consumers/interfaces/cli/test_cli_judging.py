@@ -1,4 +1,4 @@
-"""Who approves or verifies signs what was read: shown and asked on a terminal, named by its version elsewhere."""
+"""A reviewer approves or verifies what they read: a terminal shows it and asks; elsewhere they name its version."""
 
 from __future__ import annotations
 

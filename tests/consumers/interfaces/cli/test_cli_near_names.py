@@ -1,4 +1,4 @@
-"""What does not exist is answered with what is written much like it; a refusal ends with the command that goes on."""
+"""The error for an unknown name offers similar names. A refusal ends with the command for the next step."""
 
 from __future__ import annotations
 

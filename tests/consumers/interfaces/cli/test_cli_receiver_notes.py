@@ -1,4 +1,4 @@
-"""What only the sender knows: asked of him, taken along from his session, and shown to the receiver first."""
+"""Notes for the receiver: asked of the sender, or copied from their session, and shown to the receiver first."""
 
 from __future__ import annotations
 

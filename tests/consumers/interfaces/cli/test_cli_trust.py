@@ -212,7 +212,7 @@ def _read_until(terminal: int, text: bytes | None) -> bytes:
     while text is None or text not in shown:
         try:
             part = os.read(terminal, 4096)
-        except OSError:  # what it was the terminal of has ended
+        except OSError:  # the process of this terminal has ended
             break
         shown += part
         if not part:

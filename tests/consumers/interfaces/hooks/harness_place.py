@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 
 DEED: Final = str(Path(sys.executable).with_name("deed"))
 wait_max_s: Final = 100.0
-# How long a hook may take, for those that are to say something; and for those that are to be given up.
+# The seconds that a hook may take: in tests of its answer, and in tests of hooks that are stopped.
 PATIENCE: Final = str(Path(__file__).with_name("patience"))
 patience_s: Final = "60"
 given_up: Final = {"DEEDBOOK_TEST_HOOK_S": "0.5"}
@@ -39,7 +39,7 @@ OF_EVENT: Final[dict[str, dict[str, Any]]] = {
 
 
 class Said(NamedTuple):
-    """What a process came to."""
+    """The result of a process: exit code, output and errors."""
 
     code: int
     out: bytes

@@ -1,4 +1,4 @@
-"""Hooks tell each decision about an edited file once in a session, and ask once for what was not recorded."""
+"""In each session, hooks print each decision about an edited file once, and ask once for records if there are none."""
 
 from __future__ import annotations
 

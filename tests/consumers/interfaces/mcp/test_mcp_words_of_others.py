@@ -1,4 +1,4 @@
-"""What others wrote never stands bare where a model reads it: each surface, with a text that asks to be obeyed."""
+"""Text of other agents is always marked as theirs where a model reads it. Each interface gets a text with an order."""
 
 from __future__ import annotations
 

@@ -185,9 +185,10 @@ class Nodes:
         return sum(len(_COPIED.findall(path.read_text("utf-8", "replace"))) for path in logs)
 
     def copied(self, before: int) -> None:
-        """Wait until a damaged copy of the stream is whole again, which its server alone knows, and tells not always.
+        """Wait until a server has repaired its damaged copy of the stream, but at most ``copied_wait_s``.
 
-        Else the next fault meets a second copy that lacks something: no majority has all then, and no server leads.
+        Only the log of a server shows the repair, and not always. Without this wait the next fault could damage a
+        second copy: then no majority would have all messages, and no server could lead.
         """
         until = time.monotonic() + copied_wait_s
         while self.copies() == before and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Where a model is asked and with which key: read from settings, a file or a named variable, and never shown."""
+"""The URL and the key of a model. The key comes from a file or a named variable, and is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step rests on is found by its words, never in a circle, and marked with how it was found."""
+"""The premises of a step are found by its words, never form a circle, and are marked with the way they were found."""
 
 from __future__ import annotations
 
