@@ -19,8 +19,9 @@ from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.rules import NONE, Row, rules_of
-from deedbook.projections.handoffs.waits import Action
+from deedbook.projections.handoffs.answers import Action
 
 # In the order in which the MCP tool lists them; ``supersede`` exists on the command line only.
 ToolVerb: TypeAlias = Literal[
@@ -128,7 +129,7 @@ _CONTENT: Final = (
         "unlock_at",
         "--unlock-at",
         words="The status that its dependencies must reach first.",
-        choices=get_args(kinds.UnlockAt),
+        choices=get_args(UnlockAt),
     ),
     Argument("body", "--body", words=_BODY, metavar="TEXT|@FILE"),
     Argument("context", "--context", words="Background that led here; it asks for no work.", metavar="TEXT|@FILE"),

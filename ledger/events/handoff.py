@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from deedbook.ledger.events.fields import (
     Text,
     Title,
 )
-from deedbook.ledger.format.forms import DAY_PATTERN, FILE_ID_PATTERN
+from deedbook.ledger.format.forms import DAY_PATTERN, FILE_ID_PATTERN, UnlockAt
 
 HandoffId = Annotated[
     str,
@@ -26,7 +26,6 @@ HandoffId = Annotated[
         pattern=FILE_ID_PATTERN, max_length=200, description="The id of a handoff: the name of its file without .md."
     ),
 ]
-UnlockAt: TypeAlias = Literal["completed", "verified"]
 REMARKS: Final = ("reason", "comment", "summary", "text")
 """The fields in which the signer of an event writes a remark. The log of a handoff and the search show them."""
 reasoning_refs_max: Final = 8

@@ -8,7 +8,7 @@ published schemas use $, which in their dialect means the end.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,8 @@ NODE: Final = "node"
 CHECKPOINT: Final = "checkpoint"
 RESERVED_NAMES: Final = frozenset({ROOT, NODE, CHECKPOINT})
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The registered name of an agent.")]
+UnlockAt: TypeAlias = Literal["completed", "verified"]
+"""The status of a dependency from which a handoff can start."""
 
 # Characters that end a line somewhere or move a cursor: controls except the tab, NEL included; Unicode's separators.
 BREAKS: Final = r"\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029"

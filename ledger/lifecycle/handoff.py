@@ -18,9 +18,16 @@ from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
 from deedbook.ledger.format.codec import encode_sorted
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.authority import Agents, compromised_at, has_role, voided, why_unregistered
 from deedbook.ledger.lifecycle.clock import Span
-from deedbook.ledger.lifecycle.handoff_status import CriterionMark, QuestionMark, Status, is_lapsed, is_unlocked
+from deedbook.ledger.lifecycle.handoff_status import (
+    CriterionMark,
+    QuestionMark,
+    Status,
+    is_lapsed,
+    is_unlocked,
+)
 from deedbook.ledger.lifecycle.machine import (
     REVIEWING,
     LedgerState,
@@ -88,7 +95,7 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
     status: Status
     version: str
     depends_on: tuple[str, ...]
-    unlock_at: kinds.UnlockAt
+    unlock_at: UnlockAt
     tasks: tuple[str, ...]
     criteria: tuple[CriterionMark, ...]
     lease: Span | None = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.rules import rules_of
 
 if TYPE_CHECKING:
-    from deedbook.ledger.events.handoff import UnlockAt
     from deedbook.ledger.lifecycle.clock import Span
 
 Status: TypeAlias = Literal[

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from deedbook.ledger.events.handoff import UnlockAt
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import CriterionMark, QuestionMark, Status
 from deedbook.projections.answers.answer import Answer, Checked, Cursor, Head, Index, Marked, Ms, Page, Untrusted
 from deedbook.projections.handoffs.lines import HandoffLine, LinkedHandoff
-from deedbook.projections.handoffs.waits import Action
 
 Number = Annotated[int, msgspec.Meta(description="The number of a task, criterion or question, from 1.")]
 Position = Annotated[
@@ -20,6 +19,7 @@ Position = Annotated[
         description="The position in its list, from 0. Its number, by which an operation names it, is one more."
     ),
 ]
+Action: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle"]
 QueueAction: TypeAlias = Literal[Action, "review"]
 LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 

@@ -8,10 +8,10 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.authority import Agents, voided
 from deedbook.ledger.lifecycle.handoff import (
     MET,
@@ -27,9 +27,6 @@ from deedbook.ledger.lifecycle.machine import void_text
 from deedbook.ledger.lifecycle.rules import rules_of
 from deedbook.projections.handoffs.claims import claims_over
 from deedbook.projections.handoffs.record import HandoffRecord, state_of
-
-if TYPE_CHECKING:
-    from deedbook.ledger.events.handoff import UnlockAt
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.imported import RecordImported, read_mapped
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.authority import AgentRecords
 from deedbook.ledger.lifecycle.handoff import MACHINE, MET
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, never_unlocks
@@ -411,7 +412,7 @@ def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row
 def _shared(record: HandoffRecord) -> object:
     """Return the part of a record on which the handoffs that wait for it rest."""
     status = None if record.lifecycle is None else record.lifecycle.status
-    unlocks = tuple(is_unlocked(status, at) for at in get_args(kinds.UnlockAt))
+    unlocks = tuple(is_unlocked(status, at) for at in get_args(UnlockAt))
     waivers = () if record.lifecycle is None else record.lifecycle.waivers
     claim = None if record.lifecycle is None else claim_of_history(record)
     return unlocks, never_unlocks(status), claim, record.completed_index, record.verified_index, waivers

@@ -15,8 +15,8 @@ from typing import Annotated, Final, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.format.codec import json_decoder
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle.handoff_status import Status, is_unlocked, stage_of
 from deedbook.ledger.limits import json_integer_max
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, id_of, json_list

@@ -16,11 +16,11 @@ import msgspec
 from deedbook.ledger.lifecycle.authority import Agents
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.rules import rules_of
+from deedbook.projections.handoffs.answers import Action
 from deedbook.projections.handoffs.facts import HandoffFacts, facts_of
 from deedbook.projections.handoffs.record import HandoffRecord
 from deedbook.projections.views.projection import Row, Table
 
-Action = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle"]
 Party = Literal["sender", "receiver", "reviewer", "asked", "asker"]
 Case = Literal[
     "orphaned",

@@ -20,8 +20,9 @@ from deedbook.ledger.events.question import QuestionAnswered, QuestionAsked, Que
 from deedbook.ledger.lifecycle.handoff import compute_version
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status, is_lapsed, is_unlocked
 from deedbook.projections.answers.reader import Reader
+from deedbook.projections.handoffs.answers import Action
 from deedbook.projections.handoffs.facts import HandoffFacts, OpenQuestion
-from deedbook.projections.handoffs.waits import WAITS, Action, Case, waiting
+from deedbook.projections.handoffs.waits import WAITS, Case, waiting
 
 ITEM = {
     "kind",

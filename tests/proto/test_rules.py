@@ -12,8 +12,8 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.ledger.errors import CODES
 from deedbook.ledger.events import KINDS
-from deedbook.ledger.events.handoff import UnlockAt
 from deedbook.ledger.events.imported import MAPPED
+from deedbook.ledger.format.forms import UnlockAt
 from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, record, review, session, snapshot, subject
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.machine import StateMachine

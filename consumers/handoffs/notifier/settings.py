@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,12 +28,11 @@ from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.environment import environment_variable
 from deedbook.ledger.home.location import CONFIG_FILE
 from deedbook.ledger.home.trust import actions_of
-from deedbook.projections.handoffs import waits
+from deedbook.projections.handoffs.answers import QueueAction
 
 channels_max: Final = 20
 EVERYBODY: Final = "*"
 
-Action: TypeAlias = Literal[waits.Action, "review"]
 _Agent = Annotated[str, msgspec.Meta(pattern=rf"{NAME_PATTERN}|^\*\Z")]
 _Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 
@@ -48,7 +47,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """
 
     agents: Annotated[list[_Agent], msgspec.Meta(min_length=1, max_length=1_000)]
-    actions: list[Action] = []
+    actions: list[QueueAction] = []
     name: Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)] | None = None
     command: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\Z")] | None = None
     webhook: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)] | None = None

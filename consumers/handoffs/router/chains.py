@@ -20,7 +20,7 @@ import msgspec
 
 from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.errors import Refused
-from deedbook.ledger.events.handoff import UnlockAt
+from deedbook.ledger.format.forms import UnlockAt
 
 PLACEHOLDERS: Final = (
     "id",

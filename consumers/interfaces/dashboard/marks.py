@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, get_args
 
 from deedbook.ledger.lifecycle.rules import NONE, rules_of
-from deedbook.projections.handoffs.waits import Action
+from deedbook.projections.handoffs.answers import Action
 
 
 class Mark(NamedTuple):

@@ -7,7 +7,7 @@ from typing import get_args
 from deedbook.consumers.handoffs.operations import OPERATIONS, Verb, path_between
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.lifecycle.handoff_status import Status
-from deedbook.projections.handoffs.waits import Action
+from deedbook.projections.handoffs.answers import Action
 
 
 def test_every_verb_has_a_row_and_every_kind_an_act() -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.output import next_page, print_lines, stems
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.sdk.text import sanitize_line
 
 path_named_max: Final = 12
@@ -61,13 +61,13 @@ def _names(names: list[str]) -> str:
     return " → ".join(map(sanitize_line, [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]))
 
 
-@click.command(cls=Command, looks_back=True)
+@click.command(cls=ReadingCommand, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--dependents", is_flag=True, help="Draw the handoffs that wait for ID instead.")
 @click.option("--all", "is_all", is_flag=True, help="Without ID: include finished handoffs.")
 @click.option("--limit", type=click.IntRange(1, lines_max), default=200, show_default=True, help="Lines of the tree.")
 @click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")
-def graph(app: App, /, id_: str | None, *, dependents: bool, is_all: bool, **paging: Any) -> None:
+def graph(app: ReadingApp, /, id_: str | None, *, dependents: bool, is_all: bool, **paging: Any) -> None:
     """Draw what ID waits for, or all open handoffs and their dependencies.
 
     The critical path is the longest chain of unfinished handoffs, in the order in which they must be done.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from calling import Deed
 
 KEPT: Final = Path(__file__).with_name("imports")
-VERBS: Final = ("--help", "handoff list", "log")
+VERBS: Final = ("--help", "handoff graph", "handoff list", "log")
 COSTLY: Final = (
     "asyncio",
     "dataclasses",
