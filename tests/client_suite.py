@@ -173,6 +173,19 @@ class ClientSuite:
         empty = client.entries(0, kinds=["role.granted"])
         assert (empty.entries, empty.next_index) == ([], size)
 
+    def test_page_of_a_stream_passes_over_the_entries_of_others(self, client: Client, ledger: Ledger) -> None:
+        """Every command looks for new redactions so: it must not read a log of a million entries for that."""
+        first = ledger.emit("bob", "session/s2", SessionStarted()).index
+        for number in range(9):
+            ledger.submit(signed_finding(ledger, str(number)))
+        last = ledger.emit("bob", "session/s2", FindingLogged(finding="two")).index
+        page = client.entries(0, limit=1, stream="session/s2")
+        assert ([index for index, _ in page.entries], page.next_index) == ([first], last)
+        rest = client.entries(page.next_index, limit=1, stream="session/s2")
+        assert ([index for index, _ in rest.entries], rest.next_index) == ([last], rest.size)
+        beyond = client.entries(rest.size + 1, stream="session/s2")
+        assert (beyond.entries, beyond.next_index) == ([], rest.size + 1)
+
     def test_waiting_reader_is_woken_by_the_next_event(self, client: Client, ledger: Ledger) -> None:
         size = client.head().size
         timer = threading.Timer(0.1, lambda: ledger.submit(signed_finding(ledger, "news")))

@@ -142,14 +142,18 @@ class LocalReader(Resource):
         if wait_s > 0:
             start = self._wait_for(start, kinds, stream, wait_s)
         limit = max(1, min(limit, limits.range_events_max))
+        size_max_bytes = limits.range_size_max_bytes
         with self._log.snapshot() as snapshot:
-            raw = snapshot.entries(start, limit=limit, size_max_bytes=limits.range_size_max_bytes)
+            if stream is None:
+                raw = snapshot.entries(start, limit=limit, size_max_bytes=size_max_bytes)
+                entries, next_index = list(enumerate(raw, start)), start + len(raw)
+            else:  # of a long log, only the entries of the stream are read
+                entries, next_index = snapshot.entries_of(stream, start, limit=limit, size_max_bytes=size_max_bytes)
             size = snapshot.size
             consistency_proof = None if old_size is None else snapshot.consistency(old_size)
-        entries = [(start + offset, data) for offset, data in enumerate(raw)]
-        if kinds or stream is not None:
-            entries = [(index, data) for index, data in entries if is_selected(data, kinds, stream)]
-        return Page(entries, start + len(raw), size, consistency_proof)
+        if kinds:
+            entries = [(index, data) for index, data in entries if is_selected(data, kinds, None)]
+        return Page(entries, next_index, size, consistency_proof)
 
     def stream(self, request: StreamRequest) -> StreamPage:
         trusted = self._trusted

@@ -67,6 +67,21 @@ class EntrySnapshot:
                 break
         return entries
 
+    def entries_of(
+        self, stream: str, start: int, *, limit: int, size_max_bytes: int
+    ) -> tuple[list[tuple[int, bytes]], int]:
+        """Return entries of a stream as ``entries`` does, each with its index, and the index to read from next."""
+        entries: list[tuple[int, bytes]] = []
+        total = 0
+        for index, _ in self.stream_indexes(stream):
+            if index >= start:
+                data = self.entry(index)
+                total += len(data)
+                if entries and (len(entries) == limit or total > size_max_bytes):
+                    return entries, index
+                entries.append((index, data))
+        return entries, max(start, self.size)
+
     def has_entry_beyond_end(self) -> bool:
         """Return whether the table has an entry at the index at which the log ends according to its head."""
         return self._get(self._tables.entries, keys.index_key(self.size)) is not None

@@ -65,9 +65,9 @@ def test_a_filter_that_lets_nothing_through_is_read_piece_by_piece(
     reading: Reading, python: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deedbook.consumers.interfaces.web.api.events_scanned_max", 10)
-    document = reading.get("/v1/events?stream=handoff/nobody").json()
+    document = reading.get("/v1/events?kinds=handoff.superseded").json()
     assert (document["data"]["items"], document["data"]["next"]) == ([], 9)
-    assert document["next"] == "/v1/events?stream=handoff%2Fnobody&after=9"
+    assert document["next"] == "/v1/events?kinds=handoff.superseded&after=9"
 
 
 def test_events_as_lines_end_where_the_log_did(reading: Reading, python: Ledger) -> None:
