@@ -60,7 +60,7 @@ def body(
 
 
 def start_session(actors: Actors) -> None:
-    """Start the session that the findings stand in."""
+    """Start the session to which the findings belong."""
     actors.emit("alice", STREAM, SessionStarted(task="find out"))
 
 
@@ -295,7 +295,8 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     ),
 }
 
-# The gate is tried with all of them; what stands above it, with one for each code that an author can meet.
+# The tests send all of these to the gate. They send the layers above it one input for each code that an author can
+# meet.
 REPRESENTATIVES: Final[dict[str, BadInput]] = {
     name: BAD_INPUTS[name] for name in {bad.code: name for name, bad in BAD_INPUTS.items()}.values()
 }

@@ -1,8 +1,8 @@
 """A real browser: Debian's Chromium by its own driver, with nothing fetched from anywhere but 127.0.0.1.
 
-Pages are asked by the debugging protocol, which their content security policy does not bind; what looks for faults of
-accessibility runs in a world of its own beside each page, so the page's own rules are never loosened for it. What is
-asked of a page in every browser is a method of ``PageChecks``; ``firefox`` has the other browser.
+Tests query pages over the debugging protocol, which the pages' content security policy does not restrict. The search
+for faults of accessibility runs in an isolated world beside each page, so the page's own rules are never loosened for
+it. The checks that every browser makes are methods of ``PageChecks``; ``firefox`` has the other browser.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _OPTIONS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
-    # Root may use no sandbox, and a container may let nobody else make one: what is shown comes from these tests.
-    # Nor has it room in /dev/shm for more than a page.
+    # Root cannot use the sandbox, and in a container other users may not be able to create one. All pages come from
+    # these tests. In a container /dev/shm has room for only one page.
     "--no-sandbox",
     "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
@@ -100,7 +100,7 @@ LOOKS: Final = tuple(
 
 
 def missing_program() -> str:
-    """Return a sentence about what is missing here for a browser, else nothing."""
+    """Return a sentence about the program that a browser needs and this machine lacks, else an empty text."""
     for name, package in PACKAGES.items():
         if shutil.which(name) is None:
             return f"the command `{name}` is missing: `apt-get install {package}`"
@@ -108,10 +108,10 @@ def missing_program() -> str:
 
 
 class PageChecks(ABC):
-    """A browser that pages are judged in: how it is asked is its own, what is asked is equal in all."""
+    """A browser that checks pages. Each browser is controlled in its own way, and all make the same checks."""
 
     url: str
-    """Where the dashboard is that it was let into."""
+    """The address of the dashboard that this browser is logged in to."""
 
     @abstractmethod
     def look(self, look: Look) -> None:
@@ -131,7 +131,7 @@ class PageChecks(ABC):
 
     @abstractmethod
     def run_axe(self, axe: str, expression: str) -> str:
-        """Return the text that an expression about axe-core, whose source is given, comes to beside the page of now."""
+        """Return the text of an expression about axe-core, whose source is given, evaluated beside the present page."""
 
     def accessibility_faults(self) -> list[str]:
         """Return what hinders people in the page of now, by axe-core."""
@@ -201,7 +201,7 @@ class Browser(PageChecks):
         self.until(lambda: self.evaluate(f"location.protocol === '{kind}:' && document.readyState === 'complete'"))
 
     def evaluate(self, expression: str, *, context: int | None = None) -> Any:
-        """Return what an expression of JavaScript comes to in the page; a promise is waited for."""
+        """Return the value of a JavaScript expression in the page; wait for a promise."""
         where = {} if context is None else {"contextId": context}
         answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, **where)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
@@ -305,7 +305,7 @@ class Shown:
         line = self._child.stdout.readline()
         data = json.loads(line)["data"]
         self.url: str = data["url"]
-        self.link: str = data["link"] or ""  # of several humans each gets a link of their own
+        self.link: str = data["link"] or ""  # with several humans, each gets a link of their own
 
     def __enter__(self) -> Self:
         return self

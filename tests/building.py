@@ -131,7 +131,7 @@ def body_fields(kind: str, stream: str, data: dict[str, Any], /, **fields: Any) 
 
 
 class Clock:
-    """Unix milliseconds that stand still until a test moves them."""
+    """Unix milliseconds that stay the same until a test advances them."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -355,7 +355,7 @@ class Ledger(Actors):
         return accepted
 
     def handoff(self, name: str) -> HandoffState:
-        """Return where a handoff stands."""
+        """Return the status of a handoff."""
         with self.log.snapshot() as snapshot:
             record = snapshot.record(stream_key(f"handoff/{name}"))
         assert record is not None

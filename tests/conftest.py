@@ -36,8 +36,9 @@ MEMORY: Final = Path("/dev/shm")
 memory_free_min_bytes: Final = 2 * 1024**3
 collected_every: Final = 20_000  # so many objects more, and garbage is looked for
 
-# Ledgers of tests lie in memory where there is room: every commit is synced, and a disk takes a thousand times as long
-# for that. No test loses its point by it: they kill processes, and what a killed process wrote stays in either place.
+# Keep the ledgers of tests in memory if there is room: every commit is synced, and a disk takes a thousand times as
+# long for that. No test is weaker for it: they kill processes, and data that a killed process wrote survives in both
+# places.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -68,9 +69,10 @@ STARTS_PROCESSES: Final = re.compile(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Let each worker begin with another share of the files, and look for no garbage meanwhile: what is made stays.
+    """Let each worker begin with another share of the files, without garbage collection: all that is built stays.
 
-    In a fresh clone every file is compiled, with its assertions rewritten, and kept: who comes second only loads it.
+    In a fresh clone, the first worker to read a file compiles it, rewrites its assertions and stores the result. The
+    others only load it.
     """
     gc.disable()
     worker, paths = getattr(session.config, "workerinput", None), session.config.getini("testpaths")
@@ -81,7 +83,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never look again at what was collected, and seldom at the rest: half a million objects outlive every test."""
+    """Never collect the objects made so far, and seldom the others: half a million objects outlive every test."""
     gc.freeze()
     gc.set_threshold(collected_every)
     gc.enable()
@@ -112,13 +114,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker counted; one that was killed told nothing."""
+    """Add the counts of a worker; a worker that was killed reported none."""
     if counts := getattr(node, "workeroutput", {}).get("faults"):
         faults.add(counts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the long run of faults came to."""
+    """Print the results of the long run of faults."""
     if faults.is_long_run:
         terminalreporter.section("faults")
         passed, failed = (terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed"))
@@ -139,7 +141,7 @@ def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for what whoever runs the tests decided: nobody's own is touched (``ledger.home.trust``)."""
+    """A folder for the decisions of the tests' user, so that their own are not touched (``ledger.home.trust``)."""
     folder = tmp_path_factory.mktemp("decisions")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "shared"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.events.fields import EventData
 
-# What says who uploaded a blob is signed, and kept beside the blob.
+# The statement that says who uploaded a blob is signed, and stored beside the blob.
 IN_A_LOG: Final = KINDS.keys() - {BLOB_STORED}
 PAUSED: Final = "tot-20270212-110000-b4f7b2"
 
@@ -194,7 +194,7 @@ def _redact(ledger: ViewLedger) -> None:
 
 
 def _administer(ledger: ViewLedger) -> None:
-    """Replace keys, end one, and tell that a disk was lost."""
+    """Replace keys, revoke one, and report that a disk was lost."""
     emit = partial(_emit, ledger)
     ended = ledger.delegate("bob", key_named("bob's session"))
     emit("bob", "agent/bob", authority.KeyRevoked(key=ended.public.hex(), reason="The session is over"))

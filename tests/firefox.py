@@ -29,7 +29,7 @@ _PREFERENCES: Final = {
     "toolkit.telemetry.enabled": False,
     "ui.prefersReducedMotion": 1,
 }
-# No window is as narrow as a phone, but what shows the page in the window is made as wide as it is told.
+# Firefox opens no window as narrow as a phone, but the element that shows the page can have any width.
 _LOOK: Final = """
 const [width, height, scheme] = arguments, shown = gBrowser.selectedBrowser;
 for (const limit of ["", "min-", "max-"]) {

@@ -1,6 +1,6 @@
-"""A gate that lets everything pass: logs whose signatures, tree and checkpoint are right, and whose events are not.
+"""A gate without checks: it makes logs whose signatures, tree and checkpoint are right, and whose events are not.
 
-What is signed here is appended unjudged, in memory, and exported as any ledger is.
+Signed events are appended without judgement, in memory, and exported as from any ledger.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Forge(Actors):
             self.streams, self.authority = begun.streams.copy(), begun.authority
 
     def append(self, submission: Submission) -> list[Accepted]:
-        """Append what was signed, whatever it says."""
+        """Append a signed submission, whatever it says."""
         for position, body in enumerate(submission.bodies):
             self.store(body, submission.key, submission.sig, (position, len(submission.bodies)))
-        self.clock.advance(0.001)  # what is signed next is another event
+        self.clock.advance(0.001)  # so that the next signed event differs from this one
         first = len(self.entries) - len(submission.bodies)
         ids = [event_id(commitment_to(body)) for body in submission.bodies]
         return [Accepted(index, name, self.clock.now_ms) for index, name in enumerate(ids, first)]
@@ -121,7 +121,7 @@ class Forge(Actors):
         sig = signer.sign(signed_bytes([commitment_to(body) for body in bodies]))
         return [(body, signer.public, sig) for body in bodies]
 
-    # What an export asks of a client.
+    # The methods of a client that an export calls.
 
     def checkpoint(self) -> str:
         """Return the signed checkpoint."""
@@ -195,7 +195,7 @@ def begin(actors: Actors) -> None:
 
 @cache
 def _begun() -> Forge:
-    """Return a forge in which every honest ledger's beginning stands; it is copied, never written to."""
+    """Return a forge with the first events of every honest ledger; it is copied, never written to."""
     forge = Forge(is_begun=False)
     forge.submit(forge.sign("root", *forge.first_drafts()))
     begin(forge)

@@ -22,13 +22,13 @@ class ForgeRunner(SignedRunner):
         return len(self.forge.entries)
 
     def remnant(self, index: int) -> str:
-        """Return the digest of what is left of an entry when it is erased."""
+        """Return the digest of the remnant of an entry when it is erased."""
         return digest_of(remnant_at(self.forge, index))
 
     def state(self, stream: str) -> None:
-        """Return nothing: a forged log tells no state."""
+        """Return nothing: a forged log has no state."""
 
     def tell(self, case: Case, prefix: str = "") -> int:
-        """Tell a case; return the index of the event that it decides."""
+        """Play a case; return the index of the event that the case decides."""
         assert play(case, self, prefix) == Outcome("")
         return self.size() - 1

@@ -1,4 +1,4 @@
-"""What somebody does who forges a log: one step each, signed, and kept as a gate would keep it.
+"""The steps of a forger of logs: each signs one event and stores it as a gate would.
 
 A ``WrongLog`` is a case made of such steps.
 """
@@ -318,7 +318,7 @@ def odd(rule: str, code: str, old: str, new: str) -> WrongLog:
 
 
 def free(rule: str, code: str, value: str) -> WrongLog:
-    """Return the case of a value that stands where a kind allows any."""
+    """Return the case of a value in a field whose kind allows any value."""
 
     def make(forge: Forge) -> None:
         data = EXAMPLES["tot.nodes_added"]

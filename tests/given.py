@@ -1,4 +1,4 @@
-"""*Given these events, expect this state*: events without a log, for tests of what is folded from them."""
+"""*Given these events, expect this state*: events without a log, for tests of folds."""
 
 from __future__ import annotations
 

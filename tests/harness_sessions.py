@@ -20,7 +20,7 @@ def at(number: int) -> str:
 
 
 def encoded(rows: list[dict[str, Any] | str]) -> bytes:
-    """Return rows as JSON Lines; a text stands as it is."""
+    """Return rows as JSON Lines; a text stays unchanged."""
     return b"".join((row if isinstance(row, str) else json.dumps(row)).encode() + b"\n" for row in rows)
 
 

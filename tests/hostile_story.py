@@ -1,4 +1,4 @@
-"""The demo's past, told by somebody who attacks its readers: markup, scripts, controls and huge words wherever he may.
+"""The demo's events, written by somebody who attacks the readers: markup, scripts, control characters, huge words.
 
 Every text of every line is replaced by the worst that its field takes, found by trying.
 """
@@ -28,7 +28,7 @@ ATTACKS: Final = (
 )
 UNSEEN: Final = "\u202eesrever\u2066isolate\u200bzero\u0007bell\x9b2J"
 WORD: Final = "W" * 10_000
-# Names of other things: what is written there must exist.
+# These fields name other things, which must exist.
 NAMES: Final = {
     "to",
     "reviewer",
@@ -97,7 +97,7 @@ def _fits(data: dict[str, Any], form: Any) -> bool:
 
 
 def _with_refs(value: Any) -> Any:
-    """Return a line's data with a ref in the place of what is looked up when it is played."""
+    """Return a line's data with refs in place of the values that are looked up when the line is played."""
     if isinstance(value, dict):
         return {name: _with_refs(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -30,10 +30,9 @@ NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "de
 # Plans that are not in this repository.
 CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed's\b")
 # A sentence that names no actor: readers had to read it twice.
-HEADLESS = re.compile(r"(?:What|Who|Whoever|Of|Which)\b")
+HEADLESS = re.compile(r"(?:What|Who|Whoever|Whom|Whose|Where|Which|Of)\b", re.IGNORECASE)
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")
 THIS_FILE = "tests/house.py"
-# A spawned process runs the main module of its parent again, and only this attribute tells it which one that is.
 
 
 def tracked() -> list[Path]:
@@ -57,7 +56,7 @@ def faults() -> list[str]:
         name = str(path.relative_to(ROOT))
         if path.suffix == ".py" and name != THIS_FILE and FORMATTER_OFF.search(path.read_text("utf-8")):
             found.append(f"{name}: the formatter decides the layout")
-        if path.suffix == ".py" and name.partition("/")[0] in (*PACKAGES, "deploy"):
+        if path.suffix == ".py" and name.partition("/")[0] in (*PACKAGES, "deploy", "tests"):
             found += [f"{name}: {fault}" for fault in headless_faults(path.read_text("utf-8"))]
         if path.suffix == ".py" and name.partition("/")[0] in PACKAGES:
             source = path.read_text("utf-8")
@@ -73,7 +72,7 @@ def faults() -> list[str]:
 
 
 def package_faults(files: list[Path]) -> Iterator[str]:
-    """Yield what is wrong with files by their names."""
+    """Yield the faults in files' names and paths."""
     for path in files:
         name = path.relative_to(ROOT)
         if name.parts[0] == "proto" and path.suffix == ".py":
@@ -133,7 +132,7 @@ def cycles() -> Iterator[str]:
 
 
 def module_faults(stem: str, source: str, tree: ast.Module) -> Iterator[str]:
-    """Yield what is wrong with a module's name, docstring, lines and functions."""
+    """Yield the faults in a module's name, docstring, lines and functions."""
     if stem in FORBIDDEN_NAMES:
         yield "a name that says nothing"
     last_word = stem.rpartition("_")[2]
@@ -154,17 +153,20 @@ def module_faults(stem: str, source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def headless_faults(source: str) -> Iterator[str]:
-    """Yield every docstring and comment line that begins with a headless "What", "Who", "Whoever", "Of" or "Which"."""
+    """Yield every docstring and comment that begins with a word of ``HEADLESS``, such as "What was read"."""
     texts = [
         (node.lineno, node.value.value.strip())
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    texts += [
-        (token.start[0], token.string.lstrip("#: "))
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    ]
+    end = (0, 0)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            text = token.string.lstrip("#: ")
+            # In the next line of a comment, only a capital letter begins a sentence.
+            if token.start != (end[0] + 1, end[1]) or text[:1].isupper():
+                texts.append((token.start[0], text))
+            end = token.start
     for number, text in sorted(texts):
         if match := HEADLESS.match(text):
             yield f'line {number}: begins with "{match.group()} …": name the actor or the thing first'

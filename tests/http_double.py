@@ -1,6 +1,6 @@
-"""A scripted HTTP server on a free port of this machine: who answers is doubled, not the network.
+"""A scripted HTTP server on a free port of this machine: the server is a double, the network is real.
 
-Each request takes the next reply of the script; what is answered beyond its end, each double says for itself.
+Each request takes the next reply of the script. Each double decides itself what it answers beyond the end.
 """
 
 from __future__ import annotations

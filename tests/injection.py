@@ -37,7 +37,7 @@ command_max_s: Final = 60.0
 
 
 class Fault(NamedTuple):
-    """What goes wrong at the Nth call of a name, counted from 1."""
+    """A fault at the Nth call of a name, counted from 1."""
 
     call: str
     number: int
@@ -78,7 +78,7 @@ class Place:
         calls = ",".join(f"?{call}" for call in CALLS)  # not every machine has each of them
         # Not with --seccomp-bpf, a third quicker: strace 6.1 then injects no signal.
         traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
-        # What Python would compile, and so write, only the first time.
+        # Python would write compiled files only at the first run.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             traced, input=given, env=environment, capture_output=True, text=True, check=False, timeout=command_max_s
@@ -116,7 +116,7 @@ class Table:
         self._last: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, scene: str, fault: Fault, ran: Ran, problem: str = "") -> None:
-        """Count one run, and what is wrong with the state that it left."""
+        """Count one run, and a problem of the state that it left."""
         key = (scene, fault.call, fault.name)
         self._runs[key] += 1
         self._bad[key] += problem != ""

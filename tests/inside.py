@@ -1,7 +1,7 @@
 """Verbs called in this process, as if in a shell of their own: a folder, an environment, nothing to read.
 
-Starting Python takes a second of a busy machine and proves nothing that most tests ask for. Where the process itself is
-the point (signals, start-up, what is printed when the reader has gone), a test starts one.
+Starting Python takes a second on a busy machine, and most tests learn nothing from it. A test starts a process if it is
+about the process itself (signals, start-up, output to a closed pipe).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ USAGE = {"prompt_tokens": 70, "completion_tokens": 7, "total_tokens": 77}
 
 
 class Reply(NamedTuple):
-    """What is answered: ``body`` whole, or ``parts`` one after the other until the client goes or the test ends."""
+    """A reply: ``body`` whole, or ``parts`` one after the other until the client disconnects or the test ends."""
 
     status: int = 200
     body: bytes = b""
@@ -72,7 +72,7 @@ def flood(megabytes: int) -> Reply:
 
 
 class Vendor(HttpDouble):
-    """What a vendor says by its script, and what it was asked."""
+    """A vendor that replies by its script, and stores the requests."""
 
     script: list[Reply]
     received: list[Received]

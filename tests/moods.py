@@ -1,4 +1,4 @@
-"""The moods of a model: every way in which one, or its server, answered a search badly, and what the search comes to.
+"""The moods of a model: every bad way in which a model or its server answered a search, and the result of the search.
 
 A mood is a behaviour of ``ThinkingModel``. ``ends`` is the status of the task after its first run, ``code`` the error
 of a pause or failure. ``requests`` are those of the first run, and ``later`` those of the run with a healthy model.
@@ -33,7 +33,7 @@ class Mood(NamedTuple):
 
 
 def kind_of(answer: dict[str, Any]) -> str:
-    """Return what was asked, by what a good model answers."""
+    """Return the kind of the question that a good model's answer belongs to."""
     return next((kind for name, kind in KINDS.items() if name in answer), "score")
 
 
@@ -56,7 +56,7 @@ def unclaimed(received: Any, number: int, answer: dict[str, Any]) -> dict[str, A
 
 
 def flat(received: Any, number: int, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose claims stand one level too high."""
+    """Return an answer whose claims are one level too high."""
     if "candidates" in answer:
         return {"candidates": [{"content": one["content"]} | one["metadata"] for one in answer["candidates"]]}
     return answer | answer.pop("verification", {})
@@ -67,7 +67,7 @@ def shortened(received: Any, number: int, answer: dict[str, Any]) -> str:
 
 
 def at_step(number: int, kind: str, spoil: Behaviour) -> Behaviour:
-    """Return the behaviour that spoils what is asked about one step."""
+    """Return the behaviour that spoils the answer about one step."""
     return only(kind, lambda r, n, a: spoil(r, n, a) if f"It is step {number} of" in text_of(r) else a)
 
 

@@ -1,4 +1,4 @@
-"""Packages of npm that tests need: installed from a lock, once, below ``build/``; what is missing is named.
+"""Packages of npm that tests need: installed from a lock, once, below ``build/``; a missing package is named.
 
 npm waits five minutes, three times, for a registry that takes connections and answers nothing: it is not given so long.
 """
@@ -63,7 +63,7 @@ def install(source: Path, name: str, *, build: tuple[str, ...] = ()) -> Path:
 
 
 def _is_held_by_another(held: TextIO) -> bool:
-    """Lock a file; tell whether another process had to be waited for."""
+    """Lock a file; return whether another process held the lock before."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -124,7 +124,7 @@ def logged(kind: str, session: str = SESSION, **fields: Any) -> dict[str, Any]:
 
 
 def one_of_each(session: str = SESSION) -> list[tuple[str, Any]]:
-    """Return notes of every kind: 10 that stand for something, 2 that do not."""
+    """Return notes of every kind: 10 with content, 2 without."""
     return [
         (f"handoff/{session}", handoff(session)),
         (f"session/{session}/PREFLIGHT/1", checkpoint(session)),

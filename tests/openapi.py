@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 description of the HTTP API, generated from the types of arguments, answers and events.
 
-Answers are closed: they have the described properties and no others. Arguments are as wide as what is accepted. The
+Answers are closed: they have the described properties and no others. Arguments allow everything that is accepted. The
 event of each kind is a schema of its own, so that a generated client has a type for it.
 """
 
@@ -340,7 +340,7 @@ def _parameters(form: Form, schemas: dict[str, Schema]) -> Iterator[Schema]:
     (schema,), components = msgspec.json.schema_components([form.type], ref_template=_REF)
     own = components.pop(schema["$ref"].rpartition("/")[2])
     schemas |= {name: _closed(tidy(component)) for name, component in components.items()}
-    if form is EVENTS:  # of these, an unknown kind is refused
+    if form is EVENTS:  # an unknown kind of event is refused
         own["properties"]["kinds"]["items"] = {"enum": list(KINDS)}
     if "text" in own.get("required", ()):  # a search: its text has a word, and an unknown family is refused
         own["properties"]["text"]["pattern"] = r"[\p{L}\p{N}]"
@@ -435,7 +435,7 @@ def _writes() -> Schema:
 
 
 def _written(signature: Schema, accepted: Schema) -> dict[str, Schema]:
-    """Return the schemas of what is submitted and accepted; HTTP has the fields of an accepted event by name."""
+    """Return the schemas of submitted and accepted events; HTTP has the fields of an accepted event by name."""
     envelope = {
         "payloadType": {"const": BATCH_TYPE},
         "payload": _BASE64 | {"description": "The number of events and their root (proto/README.md, section 5.1)."},

@@ -20,7 +20,7 @@ Hashes = Callable[[int, int], bytes]
 
 
 class NotAccepted(Exception):
-    """What was read does not prove what it should."""
+    """The received data does not prove what it should."""
 
 
 def over_http(prefix: str) -> Fetch:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MEMORY: Final = Path("/dev/shm")
 _SETTINGS: Final = {
     "listen_addresses": "",
-    "fsync": "off",  # what is killed keeps what the kernel has
+    "fsync": "off",  # a killed server keeps the data that the kernel has
     "max_connections": "60",
     "shared_buffers": "32MB",
 }

@@ -1,11 +1,11 @@
-"""The published contract, generated: what ``proto/`` says about types, codes, limits and addresses.
+"""The published contract, generated: the files of ``proto/`` about types, codes, limits and addresses.
 
 Two modules of the Python interface (``python_queries``) are written and compared with it.
 
 ``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
 them and ``make check`` compares them (``--check``), so the published files cannot drift from the types that the gate
-decodes with. Kept rules: every file stands alone (a schema refers to nothing outside itself, ids are
-URNs without a host); a published kind never changes, so a changed schema in a diff is a mistake.
+decodes with. Kept rules: every file is self-contained (a schema refers to nothing outside itself, ids are URNs without
+a host); a published kind never changes, so a changed schema in a diff is a mistake.
 
 Left out: ``README.md`` is prose, ``examples/`` and ``rules/`` are written by hand, and ``vectors/`` are frozen, because
 a vector that is generated proves only that the generator agrees with itself.

@@ -45,7 +45,7 @@ _NESTED: Final = re.compile(r'"?\$\((deed [^()]*)\)"?')
 
 
 class Answer(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     text: str
     code: int

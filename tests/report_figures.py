@@ -1,7 +1,7 @@
-"""What is measured of reports: tokens of a resume against the whole history, and questions answered by look-up.
+"""The measurements of reports: tokens of a resume against the whole history, and questions answered by look-up.
 
-A question is put to the resume as somebody would look it up: the entry that shares most words with it is read, and the
-answer stands in that entry or the question stays open. Nothing is understood, nothing is rephrased.
+A question is answered by look-up: the program takes the entry of the resume that shares most words with the question.
+Either the answer is in that entry, or the question stays open. Nothing is understood or rephrased.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BATCH = 200
 
 
 class Figures(NamedTuple):
-    """Of one session: the tokens of its history and of its resume, and how many of its questions were answered."""
+    """The figures of a session: the tokens of its history and of its resume, and the number of answered questions."""
 
     case: Case
     history: int

@@ -1,8 +1,8 @@
-"""Work that was done twice and told in other words, in two languages; and work that has nothing to do with any other.
+"""Work that was done twice and described in other words, in two languages; and work that is unrelated to any other.
 
-Each account is ``(task, outcome, findings)``. Of a pair the second never had sight of the first: names of things are
-the same where there is only one (a file, a tool), all else is said anew. Those of ``ALONE`` share the words of their
-trade with others ("slow", "test", "cache", 测试, 配置), and no piece of work.
+Each account is ``(task, outcome, findings)``. The author of the second account of a pair never saw the first. They
+share only unique names (a file, a tool). Those of ``ALONE`` share the words of their trade with others ("slow", "test",
+"cache", 测试, 配置), and no piece of work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Account(NamedTuple):
-    """What somebody set out to do, what came of it, and what was found out."""
+    """A task, its outcome, and the findings."""
 
     task: str
     outcome: str

@@ -1,6 +1,6 @@
-"""The cases of ``proto/cases``, as ``proto/cases/README.md`` describes them: read, expanded, and told event by event.
+"""The cases of ``proto/cases``, as ``proto/cases/README.md`` describes them: read, expanded, and played event by event.
 
-A ``Runner`` is one implementation of the rules. ``play`` tells it a case and returns the outcome.
+A ``Runner`` is one implementation of the rules. ``play`` plays a case on it and returns the outcome.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class Runner(Protocol):
         """Return the number of entries."""
 
     def state(self, stream: str) -> str | None:
-        """Return the state that the rules see now; None if the implementation does not tell it."""
+        """Return the state of a stream under the rules; None if the implementation does not report it."""
 
     def remnant(self, index: int) -> str:
-        """Return the digest of what is left of an entry when it is erased."""
+        """Return the digest of the remnant of an entry when it is erased."""
 
 
 class SignedRunner:
@@ -185,7 +185,7 @@ def _expanded(family: str, fields: dict[str, Any]) -> Iterator[Case]:
 
 
 def play(case: Case, runner: Runner, prefix: str = "") -> Outcome:
-    """Tell a case to a runner, with a prefix before the names of its streams, and return the outcome."""
+    """Play a case on a runner, with a prefix before the names of its streams, and return the outcome."""
     story = Story(runner, prefix)
     for line in case.given:
         story.tell(line)
@@ -199,7 +199,7 @@ def play(case: Case, runner: Runner, prefix: str = "") -> Outcome:
 
 
 class Story:
-    """What was told of a case so far: it gives the symbols of the next line their values."""
+    """The lines of a case that were played so far: it gives the symbols of the next line their values."""
 
     def __init__(self, runner: Runner, prefix: str) -> None:
         self._runner = runner
@@ -213,7 +213,7 @@ class Story:
         self._results: dict[str, list[str]] = {}
 
     def tell(self, line: str) -> None:
-        """Tell one line. Raises Refused."""
+        """Play one line. Raises Refused."""
         if line.startswith("+"):
             self._runner.advance(float(line.strip("+s")))
             return
@@ -263,7 +263,7 @@ class Story:
         return data
 
     def _erased(self, line: int) -> dict[str, Any]:
-        """Return the fields that name the entry of a line and what is left of it; without it, the next entry."""
+        """Return the fields that name the entry of a line and its remnant; without a line, the next entry."""
         if line > len(self._ids):
             return {"entry": self._runner.size(), "event": NO_EVENT, "remnant": NO_VERSION}
         index = self._indexes[line - 1]

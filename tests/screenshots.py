@@ -52,7 +52,7 @@ def main(folder: Path = FOLDER, part: str = "") -> None:
 
 
 def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]:
-    """Write the six pictures of a page; return what is wrong with it."""
+    """Write the six pictures of a page; return the faults in it."""
     faults: list[str] = []
     browser.open(url + address)
     name = (

@@ -66,7 +66,7 @@ async def connect(url: str, name: str, **options: Any) -> NatsClient:
     """Connect as somebody, without any client of ours."""
 
     async def ignore(_: Exception) -> None:
-        """What the server says is not what these tests ask for."""
+        """Ignore an error of the server: it is not the subject of these tests."""
 
     client = NodeClient() if name == NODE else NatsClient()
     prefix = INBOX_OF_NODES if name == NODE else inbox_prefix(name)
@@ -94,7 +94,7 @@ def settings_of(ledger: Ledger, url: str, agent: str = "alice") -> Settings:
 async def until(is_true: Callable[[], bool], wait_s: float = 30) -> None:
     """Wait until something is true."""
     async with asyncio.timeout(wait_s):
-        while not is_true():  # noqa: ASYNC110 - what is waited for is not told by an event
+        while not is_true():  # noqa: ASYNC110 - no event announces the condition
             await asyncio.sleep(0.005)
 
 

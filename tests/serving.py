@@ -73,7 +73,7 @@ class ServeProcess:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:

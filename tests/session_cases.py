@@ -1,7 +1,7 @@
-"""Generated sessions: every type of report, prose of several lengths, Chinese, and texts that mean harm.
+"""Generated sessions: every type of report, prose of several lengths, Chinese, and hostile texts.
 
-What is asked of a session, and where its answer stands, is made with it: a *question* is about one recorded event, and
-its *answer* is what only that event says (a number, a path, a name). Nothing here knows how reports are made.
+Each session comes with questions and answers: a *question* is about one recorded event, and its *answer* is a text of
+that event alone (a number, a path, a name). Nothing here knows how reports are made.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ HOSTILE = (
 
 
 class Question(NamedTuple):
-    """What somebody who goes on may ask: words to look up by, and what the answer must hold."""
+    """A question for the resume: words to look up by, and the text that the answer must contain."""
 
     about: str
     asked: str
@@ -91,7 +91,7 @@ class Question(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A session: its id, the type of report that it comes to, its events in order, and questions about them."""
+    """A session: its id, its type of report, its events in order, and questions about them."""
 
     id: str
     sort: str
@@ -150,7 +150,7 @@ def case(number: int, *, steps: int = 0) -> Case:
 
 
 class _Maker:
-    """Sentences with one number and one path in each, by which their answers are told apart."""
+    """Sentences with one number and one path in each, which identify the right answers."""
 
     def __init__(self, rng: random.Random, sort: str) -> None:
         self.rng = rng

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Where subscriptions are kept: a file, or a database."""
+    """The store of subscriptions: a file, or a database."""
     if request.param == "postgres":
         return str(request.getfixturevalue("database"))
     return tmp_path / "subscribers" / "one.db"

@@ -146,7 +146,7 @@ def flipped(path: Path, positions: list[int], mask: int) -> Iterator[None]:
 
 
 def places_of(path: Path, content: bytes) -> list[int]:
-    """Return where ``content`` stands in a file: LMDB may keep old copies of a page, and all are meant."""
+    """Return the positions of ``content`` in a file, also in old copies of a page that LMDB keeps."""
     data = path.read_bytes()
     found = []
     place = data.find(content)

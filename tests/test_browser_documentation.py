@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where a server shows the site."""
+    """The address of a server that shows the site."""
     with served_by(partial(Quiet, directory=str(site))) as url:
         yield url
 

@@ -210,7 +210,7 @@ def decide(programs: Path, environment: dict[str, str]) -> str:
 
 
 def position(store: Path | str, name: str) -> int | None:
-    """Return where a subscription stands, or None while it has not begun."""
+    """Return the position of a subscription, or None while it has not begun."""
     if isinstance(store, Path) and not store.exists():
         return None
     with contextlib.closing(open_subscriptions(store)) as kept:

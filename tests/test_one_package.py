@@ -38,7 +38,7 @@ json.dump({name: os.path.realpath(path) for name, path in loaded.items() if path
 
 
 def python(program: str, *, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program that finds modules in ``path`` and among what is installed, but not in its own folder."""
+    """Run a program that finds modules in ``path`` and among the installed ones, but not in its own folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOOK_", "PYTHON"))}
     environment |= {"PYTHONPATH": path} if path else {}
     command = [sys.executable, "-P", "-c", program]

@@ -1,7 +1,7 @@
-"""A double for a model that thinks: it answers each question of a search as it is asked, and behaves as it is told.
+"""A double for a model that thinks: it answers each question of a search, and behaves as the test asks.
 
-A behaviour is a function of the request, its number, and what a good model would answer; what it returns is sent: a
-reply as it stands, text as what the model wrote, anything else as that in JSON.
+A behaviour is a function of the request, its number, and what a good model would answer; its return value is sent: a
+reply unchanged, a text as the model's answer, anything else as the answer in JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One whole Tree-of-Thoughts search, message by message: the Game of 24 with 4 9 10 13, depth first, with a dead end.
 
-Six roles with six keys. ``STORY`` is what they say, in order; ``events`` turns it into events without a log, ``play``
-appends it to a real one. ``TREE`` is what it must come to.
+Six roles with six keys. ``STORY`` has their messages, in order; ``events`` turns it into events without a log, ``play``
+appends it to a real one. ``TREE`` is the expected result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHAPE: Final = kinds.Decomposition(
 
 
 class Said(NamedTuple):
-    """What a role says, and after which of the story's messages (positions)."""
+    """The message of a role, and the positions of the story's messages that cause it."""
 
     role: kinds.Role
     data: EventData

@@ -1,4 +1,4 @@
-"""What the usage examples of reports are about, and a session run by the functions for Python."""
+"""The subjects of the reports' usage examples, and a session run by the functions for Python."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 
-# What each query that has to be told something may be asked of a ledger that was filled.
+# Arguments for each query that needs some, fit for a filled ledger.
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "agents.show": {"id": "bob"},
     "briefs.best": {"id": "r1", "level": "minimal"},
@@ -70,7 +70,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Told(NamedTuple):
-    """What a story left behind: the rows of each table of the log, other files, keys, and the time."""
+    """The remains of a story: the rows of each table of the log, other files, keys, and the time."""
 
     tables: dict[str, list[tuple[bytes, bytes]]]
     files: dict[str, bytes]
@@ -105,7 +105,7 @@ class ViewLedger(Ledger):
             play()
             with log.reading() as txn:
                 tables = {name: [*txn.cursor(db=table)] for name, table in log.tables.items()}
-            tables["state"] = [row for row in tables["state"] if row[0] != PREDECESSORS_KEY]  # of this file alone
+            tables["state"] = [row for row in tables["state"] if row[0] != PREDECESSORS_KEY]  # only in this file
             paths = [path for folder in ("blobs", "keys") for path in (home / folder).rglob("*") if path.is_file()]
             files = {str(path.relative_to(home)): path.read_bytes() for path in paths}
             _told[begun] = Told(tables, files, dict(self.keys), self.clock.now_ms)

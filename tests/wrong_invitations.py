@@ -115,7 +115,7 @@ def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
 
 
 def takes_the_node_over(forge: Forge) -> None:
-    """Let an admin put a key of his own in the place of a node's, to sign in its name."""
+    """Let an admin put their own key in the place of a node's, to sign in the node's name."""
     let_in(forge)
     key = key_named("thief")
     data = KeyRotated(agent="n2", key=key.public.hex(), proof=key.prove_possession(forge.id, "n2"))

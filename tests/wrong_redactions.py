@@ -1,4 +1,4 @@
-"""Logs with erased entries, validly signed and wrong in who erased, what is left, and what names it."""
+"""Logs with erased entries, validly signed but with a wrong eraser, a wrong remnant, or a wrong reference."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ NO_VERSIONS: Final = {1: NO_DIGEST}
 
 
 def secret(forge: Forge) -> None:
-    """Log what is to be erased."""
+    """Log the event to be erased."""
     forge.emit("alice", SESSION, msgspec.structs.replace(FINDING, finding=SECRET, evidence=["in the file"]))
 
 
 def remnant_at(forge: Forge, index: int, mark: str = ERASED) -> bytes:
-    """Return what is or would be left of an entry."""
+    """Return the remnant of an entry, or the one that it would have."""
     entry = decode_entry(forge.entries[index])
     if is_remnant(entry.body):
         return entry.body
@@ -81,7 +81,7 @@ def erased(index: int = TARGET, mark: str = ERASED) -> Step:
 
 
 def redaction(forge: Forge, index: int = TARGET, **changes: Any) -> EntryRedacted:
-    """Return the data that names an entry and what is, or would be, left of it."""
+    """Return the data that names an entry and its actual or future remnant."""
     at = index % len(forge.entries)
     event = event_id(decode_entry(forge.entries[at]).commitment)
     fields = {"entry": at, "event": event, "remnant": digest_of(remnant_at(forge, at)), "reason": "it holds a password"}

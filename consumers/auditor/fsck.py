@@ -91,7 +91,7 @@ def _compare_with_trusted(home: Path, outcome: ReplayOutcome, findings: Findings
     try:
         report_disagreement(disagreement, findings)
     except Corrupted as error:
-        if "path" in error.details:  # of the trust store, which is damaged
+        if "path" in error.details:  # the trust store's path: it is damaged
             raise
         message = f"the log was not compared with the trust store, because it cannot be read: {error.message}"
         findings.problem(None, error.code, message)

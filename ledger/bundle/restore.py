@@ -88,7 +88,7 @@ class Restore:
                 f"the bundle contains the stream {bundle.manifest.stream} alone: restore needs one of the whole log"
             )
             raise Refused("INVALID_FORMAT", message)
-        self.fingerprint = ""  # of the root key; set by ``build``
+        self.fingerprint = ""  # the root key's; set by ``build``
         self._bundle = bundle
         self.home = home
         self._blobs = BundleBlobs(bundle.manifest)

@@ -147,7 +147,7 @@ class LocalReader(Resource):
             if stream is None:
                 raw = snapshot.entries(start, limit=limit, size_max_bytes=size_max_bytes)
                 entries, next_index = list(enumerate(raw, start)), start + len(raw)
-            else:  # of a long log, only the entries of the stream are read
+            else:  # read only the entries of the stream, because the log may be long
                 entries, next_index = snapshot.entries_of(stream, start, limit=limit, size_max_bytes=size_max_bytes)
             size = snapshot.size
             consistency_proof = None if old_size is None else snapshot.consistency(old_size)

@@ -111,7 +111,7 @@ def drop_unreferenced(
         progress(examined, examined)
         if not expired:
             continue
-        read_references(log)  # what was appended meanwhile: reading all of it below would keep writers waiting
+        read_references(log)  # the new entries: reading all of them below would keep writers waiting
         # We hold the log's write lock while we read references to the log's end and delete records. The gate searches
         # an event's blobs under the same lock. So either the event is already in the log and keeps its blob, or the
         # gate finds no blob and refuses the event.

@@ -108,7 +108,7 @@ class EmbeddedServer:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock()
         try:
-            for stale in (self.folder / "server.pid", *self.folder.glob("*.ports")):  # of the last run
+            for stale in (self.folder / "server.pid", *self.folder.glob("*.ports")):  # left by the last run
                 stale.unlink(missing_ok=True)
             # Only after the lock: until then our own orphan may have used the port.
             self.port = port or self.port

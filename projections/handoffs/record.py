@@ -47,7 +47,7 @@ class HandoffRecord(msgspec.Struct, frozen=True, array_like=True):
     id: str
     lifecycle: HandoffState | None = None
     content: HandoffContent | None = None
-    content_index: int = -1  # of the event that set the content
+    content_index: int = -1  # the index of the event that set the content
     imported: RecordImported | None = None  # the imported record, if it is an imported file
     claimed_done: str | None = None  # the day of completion that the file claims
     superseded_by: str | None = None

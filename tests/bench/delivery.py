@@ -140,7 +140,7 @@ def echoed() -> Iterator[str]:
 
 @contextlib.contextmanager
 def subscribed(home: Path, url: str) -> Iterator[Connection]:
-    """Run a subscriber in a process of its own; yield where it tells what it was called with, and when."""
+    """Run a subscriber in a process of its own, which reports each call and its time; yield the connection to it."""
     with child(subscribe, str(home), url) as arrivals:
         arrivals.recv()
         yield arrivals
@@ -163,7 +163,7 @@ def child(work: Callable[..., None], *arguments: str) -> Iterator[Connection]:
 
 
 def subscribe(home: str, url: str, answer: Connection) -> None:
-    """Follow the ledger, and tell of each finding as soon as it is handed over."""
+    """Follow the ledger, and report each finding as soon as it is delivered."""
     with RemoteClient(Settings(home=Path(home), server=url, agent=SUBSCRIBER)) as client:
         start = client.head().size
         answer.send("ready")
@@ -183,7 +183,7 @@ def echo(url: str, answer: Connection) -> None:
         await client.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
         await client.subscribe(SUBJECT, cb=respond)
         await client.flush()
-        await client.flush()  # nats-py sends the first PING ahead of what is buffered
+        await client.flush()  # nats-py sends the first PING before the buffered data
         answer.send("ready")
         await asyncio.Event().wait()
 

@@ -114,7 +114,7 @@ def id_of(layer: int, place: int) -> str:
 
 
 def content(layer: int, place: int) -> HandoffCreated:
-    """Return what is handed over there."""
+    """Return the content of the handoff at this position."""
     below = [place, (place * 7 + layer) % WIDTH, (place * 3 + layer + 1) % WIDTH]
     wanted = list(dict.fromkeys(below))[: 3 if layer in EXTRA_LAYERS else 2]
     return HandoffCreated(

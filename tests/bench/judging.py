@@ -1,8 +1,9 @@
 """Rows of reading to act: a reviewer shows a handoff and approves it, checked from signed entries, against view rows.
 
-The other side is the first build's way in the same code: what is shown is the view's row, and its version is approved.
+The other side does as the first build did, in the same code: it shows the view's row and approves the version in it.
 Both are whole runs of the command line, `handoff show` and `handoff approve --version`, in the ledger's folder and
-through a server, in a ledger of many handoffs and agents. What a reader checked once it keeps, as any reviewer's does.
+through a server, in a ledger of many handoffs and agents. The reader stores the results of its checks, as every
+reviewer's reader does.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def _ms(pairs: list[tuple[float, float]]) -> str:
 
 
 def subscribe(home: str, url: str, answer: Connection) -> None:
-    """Subscribe as a program does, and tell of each finding when its function has run."""
+    """Subscribe as a program does, and report each finding when its function has run."""
     with RemoteClient(Settings(home=Path(home), server=url, agent=SUBSCRIBER)) as client:
         reactor = Reactor(client, Subscriptions(Path(home).with_name("subscriptions.db")), SUBSCRIBER)
 
@@ -259,7 +259,7 @@ def subscribe(home: str, url: str, answer: Connection) -> None:
 
 
 def consume(url: str, answer: Connection) -> None:
-    """Subscribe to a plain stream, and tell when each message has arrived."""
+    """Subscribe to a plain stream, and report when each message has arrived."""
 
     async def take(message: Msg) -> None:
         answer.send(time.monotonic())

@@ -1,8 +1,8 @@
-"""Rows of the dashboard's pages in Chromium: how large, how soon painted, how soon a new row stands there.
+"""Rows of the dashboard's pages in Chromium: size, time to the first paint, time until a new row appears.
 
 The baseline of the first paint is a bare static page of as many bytes, from the simplest server of Python's library, in
-the same browser and round; that of a live row is getting the page once. Where no browser is there, only the size is
-measured, and the group says so.
+the same browser and round; that of a live row is getting the page once. Without a browser, only the size is measured,
+and the group says so.
 
 A second ledger holds only imported history: notes in the shapes of Empirica, handoffs that wait for a confirmation, and
 an entry of 40 kB. The row of its sizes is the largest of all pages, that of the first paint the slowest of them.
@@ -182,7 +182,7 @@ def _painted(browser: Browser, address: str) -> float:
 
 
 def _live(browser: Browser, ledger: Ledger, name: str) -> float:
-    """Return how many ms after its commit a handoff's row stands on the page."""
+    """Return how many ms after its commit a handoff's row appears on the page."""
     browser.evaluate(_WATCH.format(name=name))
     ledger.hand_over(name)
     committed_ms = time.time() * 1000

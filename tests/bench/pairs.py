@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def scaled(full: int, smoke: int) -> int:
-    """Return ``full``, or ``smoke`` where a run shall only show that every group still comes to its end."""
+    """Return ``full``, or ``smoke`` in a run that only shows that every group still finishes."""
     return smoke if os.environ.get("DEEDBOOK_BENCH_SMOKE") else full
 
 
 class Budget(NamedTuple):
-    """What is asked of a ratio: at least, or at most."""
+    """The budget of a ratio: a minimum or a maximum."""
 
     sign: str
     value: float
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     budget: Budget | None = None
     note: str = ""
     figures: Mapping[str, Any] | None = None
-    """What was measured besides, for programs."""
+    """Further measurements, for programs."""
 
     @property
     def median(self) -> float:
@@ -73,13 +73,13 @@ class Row(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """What a group of rows gets: a folder of its own, and how many rounds were asked for."""
+    """The arguments of a group of rows: a folder of its own, and the requested number of rounds."""
 
     folder: Path
     rounds: int
 
     def say(self, text: str) -> None:
-        """Tell the person who waits what is being done."""
+        """Print the current step for the person who waits."""
         sys.stderr.write(f"  {text}\n")
         sys.stderr.flush()
 

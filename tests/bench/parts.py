@@ -1,9 +1,9 @@
-"""Rows of the parts of an event's cost: what each takes of CPU, beside libsodium verifying one signature.
+"""Rows of the parts of an event's cost: the CPU time of each, beside libsodium verifying one signature.
 
 The events are those of the rows of appending: signed batches of 256, appended one a commit, then folded into all views.
-``check``, ``decide`` and ``append`` are what the gate calls; their parts are called by themselves on the same bytes,
-so a part may cost a little less here than among the others. What is published is the entry, to a nats-server on
-loopback that keeps it, awaited a batch at a time: CPU of this process alone, not of the server.
+``check``, ``decide`` and ``append`` are what the gate calls; their parts are called by themselves on the same bytes, so
+a part may cost a little less here than among the others. The row of publishing sends the entry to a nats-server on
+loopback, which stores it, and waits for each batch. It counts the CPU time of this process alone, not of the server.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The tools are installed, at the versions pinned here, into ``build/peers`` when the group first runs, and nowhere else;
 a short run measures only those that are there. One that cannot be installed has a row that says so. Each tool has the
-same past: so many items from alice to bob, all done but thirty, which bob is working on. It is written as the tool
-stores it, because its commands would take hours. Then each does what is nearest to the job (``JOBS``). Only Deedbook
-checks signatures, rules and approvals meanwhile. Empirica's goals have no receiver, it shows no single one, and its
-search needs a server.
+same history: so many items from alice to bob, all done but thirty, which bob is working on. The history is written in
+the tool's own storage format, because its commands would take hours. Then each tool does its nearest equivalent of the
+job (``JOBS``). Only Deedbook checks signatures, rules and approvals meanwhile. Empirica's goals have no receiver, it
+shows no single one, and its search needs a server.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the rows are compared with: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's verify rate.
+"""The comparisons of the rows: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's verify rate.
 
 The library saves the same content, as the JSON that its transcoder makes of the same values: unsigned, unhashed, with
-no rule but its own version check, in one fresh aggregate a batch. Its aggregates are made beforehand, so only
-``Application.save`` is timed: what a caller waits for until the events are on disk. SQLite stands at the library's own
-settings: WAL, ``synchronous`` at its default FULL, which syncs once a commit.
+no rule but its own version check, in one fresh aggregate a batch. Its aggregates are built beforehand, so only
+``Application.save`` is timed: the time until the events are on disk. SQLite has the library's own settings: WAL,
+``synchronous`` at its default FULL, which syncs once a commit.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ BASELINE: Final = "the same in SQLite's file"
 
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the rows of this group."""
-    server = Postgres(shared_buffers="128MB")  # which is PostgreSQL's own
+    server = Postgres(shared_buffers="128MB")  # PostgreSQL's own default
     try:
         with open_ledger(bench.folder / "ledger") as ledger, ledger.client() as client:
             bench.say(f"filling a log up to {EVENTS:,} entries")

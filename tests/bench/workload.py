@@ -1,8 +1,8 @@
-"""What is appended: events of mixed sizes, authored and signed beforehand, so that only the ledger's work is timed.
+"""The events that benchmarks append: of mixed sizes, and signed beforehand, so that only the ledger's work is timed.
 
 The mix is stated in the table's notes: of twenty findings eleven hold 120 characters, six 400, two 1,200 and one 4,000.
-A batch stands on one stream (*local streams*): the first event starts a session, the others are findings of it.
-The same bodies, as JSON values, are what the ``eventsourcing`` library saves (see ``rivals``).
+A batch is on one stream (*local streams*): the first event starts a session, the others are findings of it. The
+``eventsourcing`` library saves the same bodies, as JSON values (see ``rivals``).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_a_fork_is_refused_and_stored_as_evidence(witness: WitnessProcess, state
     key = KEYS["forks"]
     assert witness.ask(request(key, LEAVES[:5], 0))[0] == 200
     assert witness.ask(body(5, proof(FORK, 5), note_of(key, FORK)))[0] == 422
-    assert witness.ask(request(key, FORK[:5], 5))[0] == 422  # of the same size
+    assert witness.ask(request(key, FORK[:5], 5))[0] == 422  # another log of the same size
     assert witness.ask(body(5, [], note_of(key, LEAVES)))[0] == 422
     assert witness.ask(body(5, [bytes(32)], note_of(key, LEAVES[:5])))[0] == 422
     assert witness.ask(request(key, LEAVES, 5))[0] == 200  # the honest log continues

@@ -1,4 +1,4 @@
-"""An agent in TypeScript works on a real node over NATS, and believes what it is told only once it has checked it."""
+"""An agent in TypeScript works on a real node over NATS, and believes no answer before it has checked it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BATCH = "session/batch"
 
 
 class Worked(NamedTuple):
-    """What the agent was answered, and the ledger that it worked on."""
+    """The agent's answers, and the ledger that it worked on."""
 
     settings: Settings
     answer: dict[str, Any]

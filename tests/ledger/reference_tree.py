@@ -1,4 +1,4 @@
-"""The Merkle tree of RFC 6962 §2.1 written down as it stands, recursion and all.
+"""The Merkle tree of RFC 6962 §2.1 exactly as its text defines it, recursion and all.
 
 It is slow, and of another shape than the code under test.
 """
@@ -53,7 +53,7 @@ def reference_subproof(old: int, start: int, end: int, *, complete: bool) -> lis
 
 @cache
 def uniform_root(level: int) -> bytes:
-    """Root of 2**level equal leaves: lets a test stand in a tree too large to build."""
+    """Root of 2**level equal leaves: with it, a test can use a tree that is too large to build."""
     return LEAVES[0] if level == 0 else node_hash(uniform_root(level - 1), uniform_root(level - 1))
 
 

@@ -330,7 +330,7 @@ def test_stream_read_again_from_its_new_entries_equals_the_whole_stream(
     for size in sizes:
         node.entries = entries[:size]
         results.append(reader.read(STREAM))
-        reader.read("agent/carol")  # which reads events of authority, too
+        reader.read("agent/carol")  # this reads events of authority, too
     starts = [request.start for request in node.requests if request.stream == STREAM]
     assert starts == ([0, *sizes[:-1]] if cached_max else [0] * len(sizes))
     assert results == [ScriptedNode(ledger.id, entries[:size]).reader().read(STREAM) for size in sizes]

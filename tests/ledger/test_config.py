@@ -139,7 +139,7 @@ def test_no_ledger_names_the_likely_folder_before_a_new_ledger(tmp_path: Path) -
     (tmp_path / "b" / ".deedbook").mkdir(parents=True)
     (tmp_path / "a").mkdir()
     assert f"did you mean {tmp_path / 'b' / '.deedbook'}?" in advice(tmp_path)
-    # Of several, only the one that this user trusts is named: each other may be a stranger's.
+    # If several folders have ledgers, only the one that this user trusts is named: each other may be a stranger's.
     (tmp_path / "c" / ".deedbook").mkdir(parents=True)
     assert "2 folders in it have ledgers: go to the project of one" in advice(tmp_path)
     trust.adopt(tmp_path / "c" / ".deedbook", "0" * 64, "2026-11-30T00:00:00Z")

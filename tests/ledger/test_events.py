@@ -1,4 +1,4 @@
-"""Every kind has a type, a rule and an example that validates; what is not in the table is refused."""
+"""Every kind has a type, a rule and an example that validates; a kind that is not in the table is refused."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_fields_that_name_needed_blobs_are_refs() -> None:
             parts = getattr(field.type, "types", (field.type,))
             (here,) = [part for part in parts if not isinstance(part, msgspec.inspect.NoneType)]
             here = getattr(here, "item_type", here)
-            here = getattr(here, "type", here)  # what the Metadata describe
+            here = getattr(here, "type", here)  # the type that the Metadata describes
         assert here.pattern == REF_PATTERN, data
 
 

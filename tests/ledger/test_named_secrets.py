@@ -29,7 +29,7 @@ def wide(text: str) -> str:
     return "".join(chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in text)
 
 
-# What an audit tried: 52 forms, of which 30 were refused.
+# The forms that an audit tried: 52, of which 30 were refused.
 FORMS: Final = {
     "private key": pem("RSA PRIVATE KEY"),
     "private key of OpenSSH": pem("OPENSSH PRIVATE KEY"),

@@ -38,7 +38,7 @@ ROOT = HERE.parents[1]
 MUTANTS_MIN = 40
 RUN_MAX_S = 600
 ALL_MAX_S = 3600  # all tests that mutants name, on a loaded machine
-KILLED, SURVIVED = 1, 0  # what pytest exits with; anything else says that the tests could not be run
+KILLED, SURVIVED = 1, 0  # exit codes of pytest; any other code says that the tests could not be run
 
 
 class Mutant(NamedTuple):
@@ -87,7 +87,7 @@ def load(folder: Path = HERE) -> list[Mutant]:
 
 
 def faults(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
-    """Return what is wrong with the list itself."""
+    """Return the faults of the list itself."""
     names = [mutant.name for mutant in mutants]
     found = [f"{name}: stands twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if len(mutants) < MUTANTS_MIN:
@@ -96,7 +96,7 @@ def faults(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy what the repository tracks, as it stands in the work tree."""
+    """Copy the tracked files of the repository, as they are in the work tree."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for name in listed.splitlines():

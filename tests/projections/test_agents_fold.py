@@ -15,7 +15,7 @@ DELEGATED = kinds.KeyDelegated(
 
 
 def agent(*authored):
-    """Return the rows of bob after he was registered, and what followed."""
+    """Return the rows of bob after his registration and further events."""
     return rows_of(AGENT_VIEW, "bob", facts("agent/bob", ("root", REGISTERED), *authored))
 
 

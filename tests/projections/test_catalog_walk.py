@@ -13,7 +13,7 @@ UNKNOWN = "sha256:" + "0" * 64
 
 
 def ways(steps):
-    """Return which events a walk came to, and how."""
+    """Return the events that a walk reached, and how it reached them."""
     return [(step["event_index"], step["via"], step["of"], step["depth"]) for step in steps]
 
 

@@ -40,7 +40,7 @@ def client(ledger: Ledger) -> Iterator[Client]:
 
 
 def story(ledger: Ledger) -> None:
-    """Handoffs in every state that a view tells apart, that wait for each other and answer each other."""
+    """Handoffs in every state that a view distinguishes, that wait for each other and answer each other."""
     ledger.finish("first", verify=True, criteria=["it is checked"], tasks=["one", "two"])
     ledger.hand_over("second", depends_on=["first", "third"], answers="first", title="线程 one")
     ledger.hand_over("third", depends_on=["fourth", "missing"])
@@ -75,7 +75,7 @@ def test_chain_that_is_longer_than_what_is_told_of_it_ends_as_in_the_view(ledger
         ledger.hand_over(f"h{number}", depends_on=[f"h{number + 1}"])
     ledger.finish(f"h{chain_links_max + 2}")
     last = f"h{chain_links_max + 1}"
-    for name in ("h0", "h1", "h2"):  # what is named last waits for another, for one that is done, for nothing
+    for name in ("h0", "h1", "h2"):  # the last blockers: one that is too far away, one that is completed, and none
         answer = ask(client, "handoffs.why", {"id": name})
         answer.pop("as_of")
         assert answer == client.view("handoffs.why", {"id": name})
@@ -140,7 +140,7 @@ def test_a_question_asked_again_folds_what_its_streams_have_since(
         folded.clear()
         ask(client, *questions[0])
         assert folded == []
-    at = first - 6  # of which nothing is taken that came later
+    at = first - 6  # an answer about this index uses no later event
     assert ask(client, *questions[0], at)["steps"] == 2
     assert ask(client, *questions[0])["steps"] == 5
 

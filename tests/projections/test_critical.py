@@ -1,4 +1,4 @@
-"""Which steps a brief must keep if no step states the conclusion."""
+"""The steps that a brief must keep if no step states the conclusion."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_a_task_in_some_of_the_same_words_is_recognized_and_one_in_quite_other_w
 
     assert all(is_recognized(own_task, task) for own_task, task in TASKS)
     assert not any(is_recognized(own_task, task) for own_task, _ in TASKS for other, task in TASKS if other != own_task)
-    if best_embedder() is HASH_V1:  # what the README says
+    if best_embedder() is HASH_V1:  # as the README says
         assert not any(is_recognized(brief, task) for brief, task in PAIRS)
 
 
@@ -99,7 +99,7 @@ def test_threshold_that_a_signer_wrote_beside_a_vector_disarms_nothing() -> None
 
 @pytest.mark.parametrize("embedder", [HASH_V1, best_embedder()])
 def test_forged_vector_of_another_length_is_that_of_no_text(embedder: Embedder) -> None:
-    """It is told, and does not end whoever looks: a brief that bears one is made again."""
+    """The validator reports such a vector and does not crash: a brief that has one is made again."""
     assert not is_embedding_of(replace(pack(embed_text(BRIEF, embedder)), values="AAAA"), BRIEF)
 
 

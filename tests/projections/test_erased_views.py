@@ -50,7 +50,7 @@ COMPARED: list[tuple[str, dict[str, Any]]] = [
     ("sessions.show", {"id": "s2"}),
     ("catalog.find", {"limit": 500}),
 ]
-# What is made of texts: digests, sizes, and tags.
+# Fields derived from texts: digests, sizes, and tags.
 OF_TEXTS = {"body_ref", "size", "ref", "tags", "tree_digest"}
 
 
@@ -333,7 +333,7 @@ def redact_some(ledger: ViewLedger, reader: Reader, chosen: random.Random, numbe
 
 
 def check_same(before: Any, after: Any, about: Any, name: str = "") -> None:
-    """Check that an answer differs from another one in texts and in what is made of texts alone."""
+    """Check that two answers differ only in texts and in fields derived from texts."""
     if isinstance(before, dict) and isinstance(after, dict):
         names = [{*answer} - {"redacted", "compromised"} for answer in (before, after)]
         assert names[0] == names[1], (about, name)

@@ -62,7 +62,7 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
     start = ledger.head()[0]
     names: list[str] = []
     for number in range(HISTORIES):
-        with contextlib.suppress(Refused):  # of a removed agent
+        with contextlib.suppress(Refused):  # by a removed agent
             names.append(begin(ledger, chance, names, number))
         if number == HISTORIES // 4:
             ledger.register("erin")
@@ -145,5 +145,5 @@ def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
         ("alice", kinds.HandoffSuperseded(by="h0")),
     ]
     author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # else nothing would ever be done
-    if author in ledger.keys:  # what was imported may be for somebody who is not here
+    if author in ledger.keys:  # an imported handoff may name somebody who is not registered here
         ledger.emit(author, stream, data)

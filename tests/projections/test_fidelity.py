@@ -41,7 +41,7 @@ def rarest_words(memory: ReasoningMemory, text: str) -> str:
     return " ".join(tokens[place] for place in kept)
 
 
-# What counts as critical
+# Critical steps
 
 
 def test_critical_steps_are_what_the_conclusion_rests_on_and_open_assumptions() -> None:

@@ -134,7 +134,8 @@ def test_views_handle_kinds_that_exist():
 
 def test_every_kind_is_folded_by_more_than_the_catalog():
     folded = {kind for view in VIEWS if view.handles is not None for kind in view.handles}
-    # What root and nodes say of the ledger itself is about no view, and an upload's intent is kept beside the log.
+    # No view folds the statements of root and nodes about the ledger itself. An upload's intent is stored beside the
+    # log.
     of_ledger = {"ledger.history_reset", "ledger.clock_set", "entry.redaction_proposed"}
     assert folded == (KINDS.keys() - {*of_ledger, "blob.stored"}) | {OWN}
 

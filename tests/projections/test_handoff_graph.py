@@ -223,7 +223,7 @@ def test_board_has_a_column_for_each_state_with_true_totals(ledger, reader):
 
 
 def around(reader, **arguments):
-    """Return what stands around a handoff: each with its hops, and the edges that hold it up."""
+    """Return the answer around a handoff, the hops of each node, and the edges that block."""
     answer = reader.answer("handoffs.around", arguments)
     assert all(edge.keys() == {"from", "to", "holds"} for edge in answer["edges"])
     return (

@@ -98,7 +98,7 @@ def queue(reader, agent=None, **arguments):
 
 
 def short(items):
-    """Return of each item what it is and what is to be done."""
+    """Return the id and the action of each item."""
     return [(item["id"], item["action"]) for item in items]
 
 
@@ -240,7 +240,7 @@ def test_a_claim_waits_since_its_own_approval_or_release(ledger, reader):
 
 def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
-    ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
+    ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which is long before the reader's present
     item = only(reader, "bob")
     assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob expired", ledger.size - 1)
     with Prefix(reader.client, reader.settings, ledger.size) as then:
@@ -278,7 +278,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, said):
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
     assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
     ledger.hand_over("live")
-    assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # what agents wait for comes first
+    assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # waited for: first
 
 
 def test_an_import_by_its_own_reviewer_waits_for_another_reviewer(ledger, reader):

@@ -186,7 +186,7 @@ def test_released_work_and_lapsed_claims_are_unannounced_anew(ledger, reader):
         ledger.approve(name, ledger.hand_over(name))
         announce(ledger, name)
         ledger.claim(name, lease_seconds=None if name == "a" else 60)
-    assert unannounced(reader) == ["b"]  # the ledger's clock stands long before the reader's now
+    assert unannounced(reader) == ["b"]  # the ledger's clock is long before the reader's present
     ledger.emit("bob", "handoff/a", kinds.HandoffReleased())
     assert unannounced(reader) == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""Which moment a past is asked for: an index or a time, and what is refused."""
+"""The instant of a past answer: an index or a time; and refused instants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knowledge as a graph: what came of what, from any thing forward and back, and what is stale."""
+"""Knowledge as a graph: consequences and sources of any node, forward and back, and stale nodes."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ SHORT = [(query, ARGUMENTS.get(query, {})) for query in ("handoffs.board", "sess
 
 @pytest.fixture
 def stretched(monkeypatch):
-    """Boundaries that lie close together."""
+    """Boundaries with small distances."""
     monkeypatch.setattr(store, "stretch_events", 13)
 
 
@@ -117,7 +117,7 @@ def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
         for query, arguments in asked:
             expected, given = answer_of(fresh, query, arguments), answer_of(reader, query, arguments, index)
             if query == "agents.compromised":
-                assert given == reader.answer(query)  # what is known now
+                assert given == reader.answer(query)  # compromised keys are always those known today
             else:
                 form = unordered if query in RANKED else without_marks
                 assert form(given) == form(expected), (index, query, arguments)
@@ -161,7 +161,7 @@ def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(li
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
     reader.rebuild([view.name for view in VIEWS])
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
-    lived.home.views.unlink()  # what the connection of the past had open is gone
+    lived.home.views.unlink()  # the connection of the past still has the removed file open
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
     compare(reader, index, SHORT)
 

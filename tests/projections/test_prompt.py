@@ -1,4 +1,4 @@
-"""Prompts: headings in their order, never over budget, and what was left out named."""
+"""Prompts: headings in their order, never over budget, and every omission named."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_the_answer_is_the_code_with_which_the_gate_refuses_the_claim(ledger, re
 
 def test_a_lapsed_lease_makes_it_ready_again(ledger, reader):
     ledger.approve("a", ledger.hand_over("a"))
-    ledger.claim("a", lease_seconds=60)  # by the ledger's clock, which stands long before the reader's now
+    ledger.claim("a", lease_seconds=60)  # by the ledger's clock, which is long before the reader's present
     assert reader.answer("handoffs.why", {"id": "a"})["is_ready"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 1
     assert not reader.answer("handoffs.why", {"id": "a"}, ledger.size - 1)["is_ready"]

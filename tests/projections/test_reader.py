@@ -102,7 +102,7 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
 
 def test_rebuild_leaves_the_same_answers(ledger, reader):
     ledger.fill()
-    # A verdict says how old it is: it is compared where the questions stand together.
+    # A verdict contains its age, so it is compared right after its question.
     timed = {"briefs.best", "validations.latest"}
     before = {query: reader.answer(query, ARGUMENTS.get(query)) for query in QUERIES if query not in timed}
     assert reader.rebuild(["handoffs", "catalog"]) == ledger.size

@@ -1,4 +1,4 @@
-"""Given imported records, the view holds the reasoning they stand for, marked with where it came from."""
+"""Given imported records, the view has the reasoning in them, marked with its source."""
 
 from __future__ import annotations
 

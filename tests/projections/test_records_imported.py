@@ -1,4 +1,4 @@
-"""Imported records: given these events, expect rows that show what they stand for, and that they were imported."""
+"""Imported records: given these events, expect rows with their content, marked as imported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPORT = {
 
 
 def record(kind, mapped, **fields):
-    """Return a record that stands for an event of ``kind``."""
+    """Return a record of an event of ``kind``."""
     made = {"claimed_author": "claude-code", "claimed_at": "2025-06-01T00:00:00Z", "source": f"notes/{kind}"} | fields
     return RecordImported(original=REF, format="empirica/x", mapped_kind=kind, mapped=mapped, **made)
 

@@ -202,7 +202,7 @@ def test_a_shortened_text_names_the_blob_where_it_stands_whole():
 
 
 def is_told(text):
-    """Tell whether a text is in every place of its report, and is nothing but text there."""
+    """Return whether a text is in every part of its report, and is nothing but text there."""
     made = markdown_of(everywhere(text))
     found = kinds(made)
     assert headings(made) == HEADINGS

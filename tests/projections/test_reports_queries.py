@@ -1,4 +1,4 @@
-"""Questions about reports: one, many, by pattern, by agent, over time, and what was finished meanwhile."""
+"""Questions about reports: one, many, by pattern, by agent, over time, and those that were finished meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviews and validations as rows: what stands open, and whose word counts as independent."""
+"""Reviews and validations as rows: the open ones, and the reviewers who count as independent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.reviews.fold import VIEW as REVIEW_VIEW
 
-# The ledger's clock stands, that of the question goes on.
+# The ledger's clock does not move; the clock of the question does.
 AGE = re.compile(r"just now|\d+ (?:min|h|d) ago")
 ASKED = ReviewRequested(question="May it?", rule="high_impact", reasons=["IMPACT is 0.80."], task="go")
 
@@ -66,7 +66,7 @@ def test_review_is_found_by_an_unambiguous_beginning(ledger: ViewLedger, reader:
 
 
 def record_same(ledger: ViewLedger, author: str, name: str) -> str:
-    """Let somebody record a graph that is the same whoever does it; return its stream's name."""
+    """Let an agent record a graph that is the same for every author; return its stream's name."""
     step = Step(step_number=1, type="observation", content="The disk is full")
     parts: list[Any] = [
         ReasoningStarted(task="t"),

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def view_versions_of(store: SqliteStore) -> object:
-    """Return where every view stands."""
+    """Return the versions of every view."""
     with store.reading() as reading:
         return reading.view_versions()
 
 
 def check_store(store: SqliteStore, size: int) -> None:
-    """Hold what is always true of a store that is up to date: each view live, each event in the catalog once."""
+    """Check the invariants of a store that is up to date: each view live, each event in the catalog once."""
     with store.reading() as reading:
         versions = reading.view_versions()
         indexes = [row["event_index"] for row in reading.rows("SELECT event_index FROM events ORDER BY event_index")]
@@ -174,7 +174,7 @@ def test_views_that_are_further_on_skip_what_they_have_folded(
     store = open_store()
     Runner(ledger.reads, store, VIEWS).catch_up()
     ledger.finish("late")
-    # The changed view needs the whole log, all others only what is new: one batch holds both.
+    # The changed view needs the whole log, all others only the new entries: one batch holds both.
     views = with_version(HANDOFF_VIEW.version + 1)
     runner = Runner(ledger.reads, store, views)
     runner.catch_up()

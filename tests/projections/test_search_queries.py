@@ -1,4 +1,4 @@
-"""Searching a real ledger: what is found, in which order, page by page, and what a question can never do."""
+"""Searching a real ledger: results, their order, their pages, and harmless handling of any question."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(ledger):
 
     def say(*findings, by="bob", name="s"):
         first = ledger.size + 1
-        # What is found twice must not be one event twice: figures are no text.
+        # Two equal findings would be one event. Only their impact differs, because figures are not searched.
         learned = [FindingLogged(finding=finding, impact=number / 100) for number, finding in enumerate(findings)]
         ledger.emit_all(by, f"session/{name}", SessionStarted(), *learned)
         return list(range(first, first + len(findings)))

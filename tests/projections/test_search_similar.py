@@ -79,7 +79,7 @@ def names(reader: Reader, task: str, **more: Any) -> list[str]:
 
 
 def words_alone(reader: Reader, goal: str, own: str, count: int = 5) -> bool:
-    """Tell whether plain BM25, whole words and nothing else, has a session among the first."""
+    """Return whether plain BM25, on whole words and nothing else, ranks a session among the first."""
     words = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_of(goal)))
     sql = (
         "SELECT e.stream FROM search_words JOIN events e ON e.event_index = search_words.rowid "

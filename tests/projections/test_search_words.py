@@ -14,7 +14,7 @@ from deedbook.projections.search.queries import Term, excerpt_max_chars, excerpt
 from deedbook.projections.search.words import features_of, forms_of, stem_of, words_of, words_with_positions
 
 # Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's
-# tables, what joins and what parts, and what is no word at all.
+# tables, characters that join or separate words, and characters outside of words.
 TRICKY = (
     "aZ09_-.:*\"'()[]^+ \t\n\0éßİſΣςﬁ½Ⅷẛ\u0301\u0308\u0323\u0345登録録页ｶﾞﾊﾟがか\u3099ー々ア한\u1112\u1161\u11ab가\u11a8กิ่"
 )

@@ -121,7 +121,7 @@ def test_snapshot_without_reasoning_shows_its_context_at_every_level() -> None:
         assert (prompt.prompt, prompt.level) == ("CONTEXT: Only words", level.value)
 
 
-# What a snapshot holds
+# The content of a snapshot
 
 
 def test_snapshot_holds_every_field_that_the_seed_reads() -> None:

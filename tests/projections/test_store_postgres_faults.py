@@ -95,7 +95,7 @@ def test_a_worker_that_stands_still_with_the_lock_does_not_keep_others_from_it_f
     monkeypatch.setattr(of_postgres, "_SESSION", of_postgres._SESSION.replace("'60s'", "'1s'"))
     stopped = PostgresStore(database, ledger=ledger.reads.ledger)
     with Reader(ledger.reads, ledger.settings(), store=database) as other:
-        with pytest.raises(Unavailable), stopped.writing():  # whose connection is ended before it commits
+        with pytest.raises(Unavailable), stopped.writing():  # the server ends its connection before it commits
             fold_at_last(other)
         assert other.answer("handoffs.show", {"id": "a"})["status"] == "pending"
     stopped.close()
@@ -330,7 +330,7 @@ def test_views_that_somebody_took_away_between_two_questions_are_made_again_wher
         with shared.store.writing() as writing:
             writing.drop("handoffs", is_live=True)
         assert shared.answer("handoffs.list") == expected
-    assert not notices  # what fails along with view versions that are not the expected ones is no damage
+    assert not notices  # an error under unexpected view versions is no damage
 
 
 def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prepared_at_once(

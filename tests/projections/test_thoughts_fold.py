@@ -32,7 +32,7 @@ def task(count=END):
 
 
 def state(count):
-    """Return where the search stood after so many events."""
+    """Return the state of the search after so many events."""
     return json.loads(task(count)["search_state"])
 
 

@@ -1,4 +1,4 @@
-"""Views deleted, replaced or damaged under whoever reads them are made anew; what is not ours is not touched."""
+"""Views that are deleted, replaced or damaged during a read are built anew; foreign files are not touched."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def garble(path: Path) -> None:
 
 
 def garble_pages(path: Path) -> None:
-    """Overwrite all but the first page, and lose what was not yet written into it."""
+    """Overwrite all but the first page, and delete the write-ahead log."""
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
 

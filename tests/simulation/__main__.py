@@ -18,7 +18,7 @@ from tests.simulation.fate import run_seed
 
 
 def main() -> int:
-    """Run what is asked for; return 1 if anything was violated."""
+    """Run the requested seeds; return 1 if any invariant was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 200), metavar=("FIRST", "END"), help="run these")

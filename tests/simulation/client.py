@@ -1,7 +1,7 @@
-"""What a program sees of the cluster: the few calls of a ``nats`` client that the ledger makes.
+"""A program's view of the cluster: the few calls of a ``nats`` client that the ledger makes.
 
-Between a program and the server of its own host nothing is lost while both run; a server that dies takes with it what
-was on its way. Requests to other hosts are delayed, lost, and sometimes made twice; answers are lost, too.
+Between a program and the server of its own host nothing is lost while both run; a server that dies loses its messages
+in flight. Requests to other hosts are delayed, lost, and sometimes made twice; answers are lost, too.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class SimClient:
 
 @dataclass
 class SimSubscription:
-    """What a subscription is ended by."""
+    """The object by which a program ends a subscription."""
 
     client: SimClient
     entry: tuple[str, Any]

@@ -1,14 +1,14 @@
 """JetStream as far as it was measured: a cluster of one or three servers, its streams, its keys, and what goes wrong.
 
-What is asked of it runs at the leader of the servers, at one moment, whole or not at all; it needs a majority that
-hears the leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. What was on its way then may
-have been done or not, and may even be done later: whoever asked knows only that no answer came.
+Each request runs at the leader of the servers, at one moment, whole or not at all; it needs a majority that hears the
+leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. A request in flight then may be done or
+not, and may even be done later: the client knows only that no answer came.
 
 The named stream (10060) and compare-and-set (10071) are checked before anything else; an atomic batch is stored whole
-or refused (10071, 10208). A stream is made once: with other settings, or for subjects that another takes, it is
-refused (10058, 10065). A store that lost its end takes new messages at the end that is left, but loses it only while
-no server runs; one that lost its middle says so in its count of deleted messages; a flipped byte shows nowhere but in
-the message.
+or refused (10071, 10208). A stream is made once: with other settings, or for subjects that another takes, it is refused
+(10058, 10065). A store that lost its end takes new messages at the end that is left, but loses it only while no server
+runs; one that lost its middle says so in its count of deleted messages; a flipped byte shows nowhere but in the
+message.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Cluster:
             self.world.tell("bus", f"is led by {self.leader}")
 
     def kill(self, *hosts: str) -> None:
-        """Let servers die: what was on its way to them is gone."""
+        """Let servers die: messages in flight to them are lost."""
         for host in hosts:
             self.down.add(host)
             self.restarts[host] += 1
@@ -155,7 +155,7 @@ class Cluster:
         self.review()
 
     def ask(self, server: str, work: Callable[[], Any], answer: Callable[[Any], None], direct: bool) -> None:
-        """Do ``work`` at the leader, or ``direct`` at a client's ``server``; ``answer`` is told what came of it."""
+        """Do ``work`` at the leader, or ``direct`` at a client's ``server``, and pass its result to ``answer``."""
 
         def run() -> None:
             try:
@@ -247,7 +247,7 @@ class Cluster:
         return next(reversed(self.streams.values()), None)
 
     def damage(self) -> None:
-        """Let the store of the newest stream come to harm in one of the ways that were measured."""
+        """Damage the store of the newest stream in one of the measured ways."""
         stream, random = self.log_stream(), self.world.random
         if stream is None or not stream.messages:
             return

@@ -1,4 +1,4 @@
-"""One seed, one world: who is in it, what befalls it while faults last, and whether it comes to rest afterwards."""
+"""One seed, one world: its programs, the faults that hit them, and whether it comes to rest afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ tick_s: Final = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one world."""
+    """The outcome of one world."""
 
     seed: int
     entries: int
@@ -105,7 +105,7 @@ def parts(world: World) -> Iterator[None]:
 
 
 class Notes:
-    """What programs log, as lines of the trace."""
+    """The logs of programs, as lines of the trace."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -124,7 +124,7 @@ _verify: Final = lru_cache(maxsize=100_000)(verify)
 
 
 class Fate:
-    """What is in a world of one node, and what befalls it."""
+    """The programs in a world of one node, and the faults that hit them."""
 
     def __init__(self, world: World) -> None:
         self.world, random = world, world.random
@@ -208,7 +208,7 @@ class Fate:
                 return
             self._calm_until = self.world.now + calm_s
         if any(len(node.log.data) == len(self.invariants.history) for node in self.nodes):
-            self.cluster.damage()  # else what is damaged is the last copy, which nothing can bring back
+            self.cluster.damage()  # otherwise the damaged copy is the last one, which nothing can restore
 
     def _is_calm(self) -> bool:
         """Return whether all of several nodes run and hear one another, and one that writes has everything."""
@@ -261,7 +261,7 @@ class Fate:
             node.backup = node.log.copy()
             return
         if node.record.generation is None or not self.cluster.holds(self.invariants.history):
-            return  # what lies in no other place is lost with the disk
+            return  # data that has no other copy is lost with the disk
         node.process.kill()
         node.log, node.backup = node.backup, None
         self.world.later(self.world.random.uniform(0.1, 3.0), node.start)

@@ -1,4 +1,4 @@
-"""What must hold in every world, looked at when it could be broken and once more at the end.
+"""The invariants of every world, checked when they could break and once more at the end.
 
 There is one history: whatever any node commits at an index is the same entry, byte for byte, so logs are beginnings of
 one another and their roots are equal at equal sizes.

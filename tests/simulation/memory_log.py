@@ -1,7 +1,8 @@
 """A log in memory, in the place of LMDB: a transaction commits whole or not at all, and outlives a crash.
 
-It has what the gate, the follower, the outbox and readers ask of ``ledger.log.log.Log``; heads, frontiers and records
-are made and read by the real functions. ``observe`` is told of every commit, before anybody else can see it.
+It has those methods of ``ledger.log.log.Log`` that the gate, the follower, the outbox and readers call. The real
+functions make and read heads, frontiers and records. ``observe`` is called with every commit, before anybody else can
+see it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ lock_wait_s = 0.005
 
 
 class MemoryLog:
-    """One node's log: what is on its disk."""
+    """One node's log: the content of its disk."""
 
     def __init__(self) -> None:
         self.head: Head | None = None
@@ -70,7 +71,7 @@ class MemoryLog:
     def set_shared(self, shared: ClusterRecord) -> None:
         self.state[keys.SHARED_KEY] = msgspec.msgpack.encode(shared)
 
-    # What ``Log`` offers: its blobs, its tables and its appender are this very object.
+    # The parts of ``Log``: its blobs, its tables and its appender are this very object.
 
     @property
     def blobs(self) -> Self:
@@ -149,7 +150,7 @@ def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:
 
 
 class MemorySnapshot:
-    """The log as it is now; nobody writes while somebody looks, and a writer sees what he began with."""
+    """The log as it is now; nobody writes during a read, and a writer sees the state at its start."""
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log

@@ -156,7 +156,7 @@ class _NoNews(Unavailable):
 
 
 class _Reads:
-    """What a subscriber reads of one node's log."""
+    """A subscriber's reads of one node's log."""
 
     def __init__(self, log: Callable[[], MemoryLog | None]) -> None:
         self._log = log
@@ -242,7 +242,7 @@ class SimSubscriber:
             raise ValueError("poison")
 
     def check_end(self, invariants: Invariants) -> None:
-        """Look at what was done: each event once, in order, but for the poisonous ones, which lie aside."""
+        """Check the work: each event once, in order, except for the poisonous ones, which are dead letters."""
         done = self.disk.db.execute("SELECT event_index, event_id FROM effects ORDER BY rowid").fetchall()
         aside = self.disk.db.execute("SELECT event_index, event_id FROM deedbook_dead_letters").fetchall()
         expected = [(index, event_id) for event_id, index in sorted(invariants.ids.items(), key=lambda one: one[1])]

@@ -1,4 +1,4 @@
-"""What agents say in every world: the same words, signed once, so that ten thousand worlds need one signature of each.
+"""The events of agents: the same in every world, so that ten thousand worlds need only one signature of each.
 
 An agent opens a session and logs findings in it, alone and in signed batches; one in nine is refused by every ledger,
 because it belongs to a session that nobody opened.

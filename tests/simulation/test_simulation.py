@@ -43,7 +43,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def broken(outcome: Outcome) -> str:
-    """Return what was violated and how to see it again."""
+    """Return the violation and the command that repeats it."""
     return f"{outcome.violation}: python -m tests.simulation --seed {outcome.seed} --trace"
 
 

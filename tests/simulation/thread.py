@@ -103,7 +103,7 @@ class Thread:
         self._own.thread = self
         try:
             self._outcome = self._call()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the result
+        except BaseException as error:  # noqa: BLE001 - the awaiting coroutine gets it
             self._error = error
         self._is_over = True
 
@@ -128,7 +128,7 @@ class Thread:
 
 
 class Outcome:
-    """What ``asyncio.run_coroutine_threadsafe`` returns to a thread."""
+    """The return value of ``asyncio.run_coroutine_threadsafe``, for a thread."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], _loop: object) -> None:
         self._work = work

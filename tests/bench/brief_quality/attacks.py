@@ -142,7 +142,7 @@ def _sub(pattern, text, change, chance):
 
 
 def _near(number: str, chance: random.Random) -> str:
-    """Return another number near by, which often stands elsewhere in the graph, too."""
+    """Return another number nearby, which often occurs elsewhere in the graph, too."""
     value = float(number) + chance.choice((-3, -2, -1, 1, 2, 3, 10))
     return f"{abs(value) + (value == 0):g}"
 

@@ -1,7 +1,7 @@
-"""What briefs are compared with: LexRank, the first N tokens, random sentences, and ROUGE-1 as a metric.
+"""The baselines for briefs: LexRank, the first N tokens, random sentences, and ROUGE-1 as a metric.
 
-All of them read the same lines: each step as a listing shows it, with its type and its evidence in
-brackets, then the limitations.
+All of them read the same lines: each step as a listing shows it, with its type and its evidence in brackets, then the
+limitations.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def centrality(bags: Sequence[Counter[str]]) -> list[float]:
 
 
 def rouge_1(texts: Sequence[str], text: str) -> float:
-    """Return the share of the words of some texts, each as often as it stands there, that a text has too."""
+    """Return the share of the words of some texts that another text has, too; a repeated word counts each time."""
     wanted = Counter(word for one in texts for word in words(one))
     return (wanted & Counter(words(text))).total() / max(1, wanted.total())
 

@@ -56,7 +56,7 @@ FREE_TEXT_SORTS: Final = ("path", "number", "negation")
 
 
 class Side(NamedTuple):
-    """One way to brief: its mean fidelity, three of its probes, and what share of critical units stands verbatim."""
+    """One way to brief: its mean fidelity, three of its probes, and the share of critical units kept verbatim."""
 
     fidelity: float
     probes: float
@@ -66,7 +66,7 @@ class Side(NamedTuple):
 
 
 def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferLevel) -> dict[str, Side]:
-    """Return how ours and the baselines do at a budget, ours first; what is in shorthand counts as written out.
+    """Return the figures of our brief and of the baselines at a budget, ours first; shorthand counts as written out.
 
     Raises:
         ValueError: When a prompt of ours is over its budget.
@@ -94,13 +94,13 @@ def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferL
 
 
 def strict_share(memory: ReasoningMemory, text: str) -> float:
-    """Return the share of critical units that stand word for word in a text: the metric also credits likeness."""
+    """Return the share of critical units that occur word for word in a text; the metric also credits similar words."""
     run = spelled(words(text))
     return mean(spelled(words(unit)) in run for unit in key_texts(memory))
 
 
 class Transfers(NamedTuple):
-    """What default STANDARD transfers cost and keep."""
+    """The cost of default STANDARD transfers, and the share of the content that they keep."""
 
     tokens: float
     tokens_max: int
@@ -155,7 +155,7 @@ def agreement(cases: Sequence[Case]) -> dict[str, Agreement]:
 
 
 def gold_recall(case: Case, text: str) -> float:
-    """Return the share of the steps that the source calls critical which stand in a text word for word."""
+    """Return the share of the steps that the source calls critical and that occur word for word in a text."""
     run = spelled(words(text))
     wanted = [step for step in case.memory.steps if case.gold is not None and step.step_number in case.gold]
     return mean(spelled(words(step.content)) in run for step in wanted)

@@ -1,6 +1,6 @@
 """The brief of the first compressor, as a baseline: another choice, one layout, no shorthand.
 
-Only what its prompt says is made again, for a budget that is asked for: facts and remarks by ``first_selection``, then
+Only the content of its prompt is built again, for a given budget: facts and remarks by ``first_selection``, then
 evidence, checks, tags and other steps from what is left, under the sections' full names, FIDELITY among them.
 """
 

@@ -132,7 +132,7 @@ class Choice(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """What all of it costs, line by line."""
+        """The cost of all its lines, in tokens."""
         with_evidence, alone = Extent.FACT_WITH_EVIDENCE, Extent.FACT
         return sum(line.tokens[with_evidence if line.step in self.evidence else alone] for line in self.lines)
 

@@ -1,12 +1,12 @@
-"""``make bench-human``: fifty briefs beside their full graphs for a person to judge blind, and what came of it.
+"""``make bench-human``: fifty briefs beside their full graphs for a person to judge blind, and the results.
 
-    python -m tests.bench.brief_quality.human            writes SHEET, or reads it back where every answer stands
+    python -m tests.bench.brief_quality.human            writes SHEET, or reads it back once it has every answer
     python -m tests.bench.brief_quality.human --sheet F  the same with another file
 
-The sheet holds no figure: pairs of all qualities (ours, truncated, drawn blindly, at four sizes) in an order drawn
-from a fixed seed, each with an empty ``answer`` from 0 (nothing of the reasoning is kept) to 10 (all that matters is).
-Reading it back prints how the answers agree with the metric. Pairs are made again from the same cases for that, so a
-sheet belongs to the cases it was written from; one that is of others is refused.
+The sheet holds no figure: pairs of all qualities (ours, truncated, drawn blindly, at four sizes) in an order drawn from
+a fixed seed, each with an empty ``answer`` from 0 (the text keeps nothing of the reasoning) to 10 (it keeps everything
+that matters). Reading it back prints how the answers agree with the metric. For that, the pairs are built again from
+the same cases. So a sheet belongs to its cases, and a sheet of other cases is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANSWER_MAX: Final = 10
 
 
 class Pair(NamedTuple):
-    """A graph and a text that stands for it."""
+    """A graph and a text that represents it."""
 
     memory: ReasoningMemory
     brief: str

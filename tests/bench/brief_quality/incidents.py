@@ -1,7 +1,7 @@
 """Graphs as an agent writes them: 7 to 12 facts with evidence, an assumption, an alternative, a limitation.
 
-English and Chinese, drawn from tables of phrases, each seeded by its number. They stand for a security audit in the
-rows on MINIMAL prompts; the words are longer and the evidence denser than in public proof trees.
+English and Chinese, drawn from tables of phrases, each seeded by its number. In the rows on MINIMAL prompts they
+represent a security audit: their words are longer and their evidence is denser than in public proof trees.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Questions that a receiver may have about a graph, answered from the prompt by exact look-up (no model reads here).
 
 The conclusion; a premise of a step; the evidence of a step; a number of a step, with the words beside it; all steps
-that support a step; the statement of a step; assumptions and limitations. An answer counts only where what it is about
-stands in the prompt, too: a premise without its step answers nothing. Questions are asked about critical steps only.
+that support a step; the statement of a step; assumptions and limitations. An answer counts only if its subject is in
+the prompt, too: a premise without its step answers nothing. Questions are asked about critical steps only.
 
 ``probe_accuracy`` counts every question of ``OF_STEPS`` alike, so premises, of which a graph has most, outweigh the
 rest. ``kind_accuracy`` weighs kinds alike. ``EVERY`` asks for assumptions and limitations, too: a reader can guess
@@ -10,7 +10,7 @@ premises and wording without any brief, but not these.
 
 The figures to reach were set with questions that are not at hand, on other graphs. They raised a brief's share when
 assumptions weighed more in choosing; those of ``OF_STEPS`` lower it. Of all sets of four to six kinds, each question or
-each kind alike, ``FITTED`` explains best of five how the published shares of three baselines lie beside their fidelity
+each kind alike, ``FITTED`` explains best of five how the published shares of three baselines relate to their fidelity
 and how three changes of the choice moved them (off by .03 of a share on average; ``OF_STEPS``, the 195th of 308 such
 sets, by .05). No choice reads any of this.
 """
@@ -79,6 +79,6 @@ def answered(memory: ReasoningMemory, prompt: str) -> Iterator[tuple[str, bool]]
 
 
 def verifiable_share(memory: ReasoningMemory, prompt: str) -> float:
-    """Return the share of critical inferences whose premises all stand in the prompt, and they themselves."""
+    """Return the share of critical inferences that are in the prompt together with all of their premises."""
     checks = [answer for kind, answer in answered(memory, prompt) if kind == "support"]
     return sum(checks) / len(checks) if checks else 1.0

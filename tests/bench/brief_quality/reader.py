@@ -1,21 +1,22 @@
-"""``make bench-reader``: exams that show what a reader gets out of a brief, and the table of what readers answered.
+"""``make bench-reader``: exams that show how much a reader learns from a brief, and the table of the readers' answers.
 
     python -m tests.bench.brief_quality.reader write  [--exams DIR] [--key DIR] [--graphs N] [--seed N]
     python -m tests.bench.brief_quality.reader grade  [--exams DIR] [--key DIR]
 
 ``write`` makes one file a condition, ``CONDITION.md``: the same questions about the same graphs every time, beside the
 whole reasoning (``full``), a brief of 400, 200 or 120 tokens, the first steps that 400 tokens hold (``first-N``), or
-nothing at all. The answers to them lie in another folder (``--key``), which no reader may see. Whoever answers, a
-language model or a person, reads one file and no other and writes ``answers/READER/CONDITION.json`` below the exams:
-one object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and
-prints the share that is right, by condition and kind; what is not answered is wrong.
+nothing at all. The right answers are in another folder (``--key``), which no reader may see. A reader is a language
+model or a person. They read one file and no other, and write ``answers/READER/CONDITION.json`` below the exams: one
+object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and
+prints the share of right answers, by condition and kind; a missing answer is wrong.
 
-Five kinds, of four answers each: which place is cited for a statement (*evidence*), what nobody looked at
-(*limitations*), what is taken for granted (*assumptions*), what a step rests on (*premises*: the others are statements
-of the other graphs), which of four likely sentences stands there (*details*). But for premises every wrong answer is
-made of the same graph's words in the form of the right one. A sixth kind stands beside the others and counts in none of
-their shares: what a step rests on among the likest statements of the *same* graph (*links*), where whoever lacks the
-statement is misled by those that he has. Everything is drawn by the seed: the same cases give the same files.
+Five kinds, of four answers each: the source location cited for a statement (*evidence*), something that nobody looked
+at (*limitations*), an assumption (*assumptions*), a premise of a step (*premises*: the wrong answers are statements of
+the other graphs), and the exact wording of a sentence (*details*: four likely sentences). Except for premises, every
+wrong answer has the form of the right one and words of the same graph. A sixth kind counts in none of the other shares:
+a premise of a step among the most similar statements of the *same* graph (*links*). There, readers who lack the right
+statement are misled by the statements that they have. Everything is drawn by the seed: the same cases give the same
+files.
 
 No question of a file gives away the answer of another: an assumption is quoted by its own question only, a sentence
 whose wording is asked for by none other, and no two graphs share a row of the cases.
@@ -166,7 +167,7 @@ def _links(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]
     for number, rests_on in _resting_on(memory):
         content, words = contents[number], set(content_words(contents[number]))
         others = [one for one in contents if one not in {*rests_on, number} and contents[one] != content]
-        # The likest of the others, so that likeness alone does not tell the premise.
+        # Take the most similar statements, so that similarity alone does not identify the premise.
         likest = sorted(others, key=lambda one: -len(words & set(content_words(contents[one]))))[: 2 * OPTIONS]
         if not any(contents[one] == contents[rest] for one in likest for rest in rests_on):
             wrong = [contents[one] for one in likest]
@@ -212,11 +213,11 @@ def _question(kind: str, text: str, right: str, wrong: Sequence[str], chance: ra
 
 
 def _variants(memory: ReasoningMemory, text: str, chance: random.Random) -> list[str]:
-    """Return three other forms of a text, of which none stands in the graph; none where it cannot be done.
+    """Return three variants of a text that are not in the graph, or nothing if there are no such variants.
 
-    Two of its telling words (that other steps use, too: not those of a template such as "Nobody looked at …") are each
-    changed for another that ends alike, alone and together: of four such forms none is nearer to the others than any
-    other, so the right one is not the one that most agree with.
+    Two of its distinctive words are replaced by words with the same ending: the first, the second, and both. A
+    distinctive word also occurs in other steps, and is not part of a template such as "Nobody looked at …". Each of the
+    four forms is equally similar to the others, so similarity does not give the right one away.
     """
     others = [step.content for step in memory.steps if step.content != text]
     used = sorted({word for content in others for word in _WORD.findall(content) if word.islower()})
@@ -320,7 +321,7 @@ def grade(exams: Path, key: Path) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the exams, or grade what was answered."""
+    """Write the exams, or grade the answers."""
     parser = argparse.ArgumentParser(
         prog="make bench-reader", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""The rows of brief quality: what was measured, the baseline in the same run, ours, and the figure to reach.
+"""The rows of brief quality: the quantity, the baseline in the same run, our figure, and the figure to reach.
 
 The figures to reach are those of the issue on reasoning memory, set on other graphs of the same kinds.
 """
@@ -60,7 +60,7 @@ def _memories(cases: Sequence[Case]) -> list[ReasoningMemory]:
 
 
 def _budgets(cases: Cases) -> Iterator[Row]:
-    """Yield what is kept at a budget; where no figure was asked for, none is to be reached."""
+    """Yield the share that briefs keep at a budget; without a figure in the issue, there is none to reach."""
     groups = {"distractors": cases.distracted, "nothing to drop": cases.dense, "chains": cases.chains}
     reach = {
         ("distractors", 400): (0.95, 0.93, 0.95),

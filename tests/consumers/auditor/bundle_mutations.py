@@ -135,7 +135,7 @@ def changed_text(members: Members, _others: Members, chance: random.Random) -> M
 
 
 def changed_entries(forge: Forge, chance: random.Random) -> None:
-    """Change the entries of a log; what is exported afterwards is signed over again by its keeper."""
+    """Change the entries of a log; its keeper signs the export of it anew."""
     entries = forge.entries
     at, other = chance.randrange(len(entries)), chance.randrange(len(entries))
     entry, fields = decode_entry(entries[at]), {}
@@ -155,7 +155,7 @@ def changed_entries(forge: Forge, chance: random.Random) -> None:
             fields = {name: max(0, getattr(entry, name) + chance.choice((-1, 1, 2, 1000, 2**40)))}
         case 6:
             fields = {"body": decode_entry(entries[other]).body}
-        case _:  # another text, signed by whoever signed this one
+        case _:  # another text, signed by the same key
             author = next((name for name, key in forge.keys.items() if key.public == entry.key), "alice")
             text = mutated_text(json.loads(entry.body), chance)[: 40 * 1024]
             fields = {

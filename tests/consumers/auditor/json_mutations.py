@@ -101,7 +101,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
             holder[last] = held[:at] + chance.choice(LETTERS) + held[at + chance.randrange(2) :]
         case 4 if isinstance(held, list):
             holder[last] = held * chance.choice((0, 2, 70))
-        case _:  # whatever the change was to be, it is to another value
+        case _:  # any other change replaces the value
             holder[last] = other
     return value
 

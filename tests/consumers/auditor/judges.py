@@ -1,4 +1,4 @@
-"""The two that judge a bundle: Deedbook's own verifier, and the program that lies in it, called in process."""
+"""The two verifiers of a bundle: Deedbook's own, and the program inside the bundle, called in this process."""
 
 from __future__ import annotations
 

@@ -137,13 +137,13 @@ class RandomLog:
         self.stage.clock.advance(0.001)
 
     def redact(self) -> None:
-        """Erase a body, or only say so, or name what is left of another one, by root most of the time."""
+        """Erase a body, only announce it, or announce the remnant of another body; mostly as root."""
         stage, chance = self.stage, self.chance
         index = chance.randrange(6, len(stage.entries))
         try:
             data = redaction(stage, index)
         except Refused:
-            return  # it is erased, and what is left is wrong
+            return  # it is erased already, and its remnant is wrong
         if self.is_likely(80):
             erased(index, chance.choice((ERASED, ERASED, ERASED, "*")))(stage)
         if self.is_likely(85):

@@ -1,4 +1,4 @@
-"""Bundles: what is exported can be checked by anybody, and a flipped byte anywhere is found and named."""
+"""Bundles: anybody can check an export, and a check finds and names a flipped byte anywhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bundles changed by chance: what one verifier says of them, the other says, and a flipped bit escapes neither.
+"""Bundles changed at random: both verifiers report the same, and neither misses a flipped bit.
 
-Some changes are signed over again by whoever holds the checkpoint key: then only the entries themselves can tell.
+Some changes are signed again with the checkpoint key; then only the entries themselves show the change.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def digest_of(name: str, data: bytes) -> str:
 
 
 def test_blob_of_an_entry_that_is_missing_is_no_stranger(tmp_path: Path) -> None:
-    """Somebody passed a part of the stream on: its blobs are not refused, and both say what is missing."""
+    """Somebody passed on a part of the stream: its blobs are not refused, and both verifiers say what is missing."""
     path, forge = tmp_path / "part.tar", with_blobs()
     amended = len(forge.entries) - 4
     members = members_of(forge.export(path, "handoff/filed-0", leave_out={amended}))

@@ -178,7 +178,7 @@ def test_lines_before_the_verdict_name_handoffs_that_nobody_approved(forge: Forg
 
 
 def test_evidence_that_a_bundle_lacks_is_named(forge: Forge, tmp_path: Path) -> None:
-    """Whoever packed it may have left a file out together with its line in the manifest."""
+    """The exporter may have left a file out together with its line in the manifest."""
     forge.emit("alice", SESSION, FindingLogged(finding="an event is evidence, too", evidence=[forge.put_blob(b"log")]))
     event = event_id(decode_entry(forge.entries[-1]).commitment)
     ref, at = forge.put_blob(b"312 passed"), len(forge.entries)

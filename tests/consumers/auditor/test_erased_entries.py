@@ -1,4 +1,4 @@
-"""Logs with erased entries that are right: both verifiers say so, and name what was erased, by whom and why."""
+"""Logs with correctly erased entries: both verifiers accept them, and name each entry, its eraser and the reason."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def largest_batch(forge: Forge) -> None:
 
 
 def other_kind(forge: Forge) -> None:
-    """Say that what was erased was another kind of event on its stream: root is trusted in that."""
+    """Claim that the erased event was of another kind on its stream: verifiers trust root's word for that."""
     data = redaction(forge)
     changed = remnant_at(forge, TARGET).replace(b'"finding":', b'"unknown":').replace(b"finding.", b"unknown.")
     changed = changed.replace(f'"evidence":["{ERASED}"],'.encode(), b"")

@@ -1,4 +1,4 @@
-"""What `deed fsck` finds in the LMDB file itself: each damage, and where it is."""
+"""`deed fsck` finds damage in the LMDB file itself, and says where it is."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_file_whose_first_pages_are_lost_is_reported(
     ledger: Ledger, spoiled: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_long_run:
-        # Where the size is lost, too, two processes are started for each bit of what it could be.
+        # If the size is lost, too, two processes are started for each bit of each possible size.
         monkeypatch.setattr("deedbook.consumers.auditor.fsck._SIZE_UNKNOWN", 2**10)
     fill(ledger)
     ledger.close()

@@ -140,7 +140,7 @@ def test_folder_that_holds_what_no_bundle_unpacks_to_is_refused(what: str, tmp_p
         case "a folder's link":
             (folder / "keys").rename(tmp_path / "elsewhere")
             (folder / "keys").symlink_to(tmp_path / "elsewhere")
-        case _:  # what tools leave behind
+        case _:  # fields that tools leave behind
             (folder / "keys/.DS_Store").write_bytes(b"")
     assert alone(folder).word == "INVALID"
 

@@ -1,4 +1,4 @@
-"""A bundle of one stream from which an event was taken: what is missing is named, and nothing passes for whole."""
+"""A bundle of one stream without one of its events: the gap is named, and no such bundle passes as complete."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from deedbook.ledger.events.authority import RoleGranted
 if TYPE_CHECKING:
     from pathlib import Path
 
-READ_MAX_S = 5.0  # of processor time; what was quadratic or cubic took from one to some thousand seconds
+READ_MAX_S = 5.0  # processor time; quadratic or cubic reads took from one to some thousand seconds
 
 
 def judged(

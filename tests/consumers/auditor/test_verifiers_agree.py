@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NO_ENTRY = {"INVALID_FORMAT", "UNSUPPORTED_VERSION", "a batch is kept whole"}
-SHOWN_BY_ALL = {  # what only the whole log shows
+SHOWN_BY_ALL = {  # only the whole log shows these
     "the clock does not jump ahead": "VALID",
     "a batch has at most so many bytes": "VALID",
     "a handoff gives its place to one that is there": "PARTIAL",

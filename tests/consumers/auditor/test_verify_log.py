@@ -1,4 +1,4 @@
-"""What a stranger finds by replaying a log over a client: forged, moved, missing and unlawful events, by index."""
+"""A stranger replays a log through a client and finds forged, moved, missing and unlawful events, by index."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_wrong_version_in_the_tree_is_named_with_the_right_one_and_shifts_only_t
     entries = entries_of(ledger)
     right = getattr(decode_entry(entries[14]), field)
     entries[14] = changed(entries[14], **{field: right + 1})
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "stranger"))  # who reads this ledger for the first time
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "stranger"))  # a first-time reader of this ledger
     with rebuilt(ledger, tmp_path / "copy", entries) as other:
         report = audit(other)
     assert [(one.index, one.code) for one in report.problems] == [

@@ -1,4 +1,4 @@
-"""An audit that goes on from the last one finds what an audit of the whole finds, and verifies only what is new."""
+"""An audit that resumes from the last one finds the same as a full audit, and verifies only the new entries."""
 
 from __future__ import annotations
 

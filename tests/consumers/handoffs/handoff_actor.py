@@ -18,7 +18,7 @@ from deedbook.ledger.errors import Refused
 
 
 def act(ledger: Ledger, command: dict[str, Any]) -> dict[str, Any]:
-    """Submit what a command says; return where it stands, or the code of its refusal."""
+    """Submit a command; return the state after it, or the code of its refusal."""
     draft = Draft(stream=command["stream"], kind=command["kind"], data=command["data"])
     author = command["author"]
     ledger.clock.now_ms = command["now_ms"]

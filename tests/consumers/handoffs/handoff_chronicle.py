@@ -1,4 +1,4 @@
-"""Facts that no history of handoffs may break, read from what was accepted alone: no state machine, no model."""
+"""Invariants of every history of handoffs, checked on the accepted events alone: no state machine, no model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REVIEWS = {
 
 
 class Step(NamedTuple):
-    """What somebody tries."""
+    """An attempted operation."""
 
     author: str
     kind: str
@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 class Chronicle:
-    """What was accepted, handoff by handoff."""
+    """The accepted operations, by handoff."""
 
     def __init__(self) -> None:
         self.told: dict[str, list[Told]] = defaultdict(list)

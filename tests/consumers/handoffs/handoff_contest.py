@@ -75,7 +75,7 @@ class ReaderAt(Reader):
 
 
 class Contest:
-    """One ledger, two processes that write into it, and what is known of it; this process only reads."""
+    """One ledger, the two processes that write into it, and the facts known of it; this process only reads."""
 
     def __init__(self, processes: tuple[Process, Process]) -> None:
         self.processes = processes
@@ -156,7 +156,7 @@ class Contest:
         }
 
     def take(self, step: Step, answer: dict[str, Any]) -> None:
-        """Let the chronicle tell an accepted step, and read what the gate knows now."""
+        """Report an accepted step to the chronicle, and read the gate's present state."""
         if "code" in answer:
             return
         assert answer["accepted_ms"] >= self.known.last_ms

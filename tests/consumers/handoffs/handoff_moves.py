@@ -39,7 +39,7 @@ def _record(source: str) -> dict[str, Any]:
 
 
 class Known:
-    """What the gate knows of all handoffs and agents."""
+    """The gate's knowledge of all handoffs and agents."""
 
     def __init__(self) -> None:
         self.handoffs: dict[str, HandoffState] = {}
@@ -125,7 +125,7 @@ class Moves:
         return Step(self.author(kind, handoff), kind, name, self.data(kind, name))
 
     def next_steps(self, name: str) -> list[Step]:
-        """Return what the protocol wants next; now and then without checking what is to be checked."""
+        """Return the steps that the protocol wants next; sometimes without a check that it asks for."""
         handoff = self.known.handoffs.get(name)
         if handoff is None:
             return [self.opening(name, [])]

@@ -15,7 +15,7 @@ def test_every_verb_has_a_row_and_every_kind_an_act() -> None:
     signed = [KIND_OF[data] for act in OPERATIONS.values() for data in act.signs]
     kinds = {name for name, kind in KINDS.items() if kind.stream == "handoff"}
     assert len(signed) == len(set(signed))
-    assert set(signed) == kinds - {"handoff.ready"}  # the router's own, which only tells
+    assert set(signed) == kinds - {"handoff.ready"}  # only the router signs it, as an announcement
 
 
 def test_an_operation_that_sets_a_status_ends_a_wait_and_each_wait_has_such_an_operation() -> None:

@@ -21,9 +21,9 @@ sides = st.integers(0, 1)
 
 
 class TwoProcesses(RuleBasedStateMachine):
-    """Hypothesis mixes the rules; within a rule chance decides, by a seed that stands in what is printed.
+    """Hypothesis mixes the rules; within a rule chance decides, by a seed that the output names.
 
-    Which of two processes comes first is nobody's choice: drawn by hypothesis, what follows would not be repeatable.
+    No test can choose which of two processes comes first. If hypothesis drew the later steps, it could not repeat them.
     """
 
     def __init__(self, processes: tuple[Process, Process]) -> None:
@@ -59,13 +59,13 @@ class TwoProcesses(RuleBasedStateMachine):
 
     @rule(side=sides, times=st.integers(1, 2))
     def go_on(self, side: int, times: int) -> None:
-        """Let whoever is next do what the protocol wants."""
+        """Let the agent whose turn it is do the next step of the protocol."""
         name = self.moves.movable()
         for _ in range(times):
             self.go_on_with(side, name)
 
     def go_on_with(self, side: int, name: str) -> None:
-        """Let whoever is next do what is next."""
+        """Let the agent whose turn it is do the next step of this handoff."""
         for step in self.moves.next_steps(name):
             self.attempt(side, step)
 
@@ -77,7 +77,7 @@ class TwoProcesses(RuleBasedStateMachine):
 
     @rule()
     def both_claim(self) -> None:
-        """The receiver claims from both processes at the same time: one wins, the other is told so."""
+        """The receiver claims from both processes at the same time: one wins, and the other is refused."""
         name = self.moves.movable()
         handoff = self.contest.known.handoffs.get(name)
         if handoff is None or handoff.status == "pending":

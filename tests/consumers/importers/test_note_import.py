@@ -1,4 +1,4 @@
-"""Notes come into a ledger once, oldest claim first, whoever imports them, and whatever happens on the way."""
+"""Notes are imported into a ledger once, oldest claim first, whoever imports them, and whatever happens meanwhile."""
 
 from __future__ import annotations
 

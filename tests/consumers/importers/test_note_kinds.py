@@ -32,7 +32,7 @@ def mapped(tail: str, note: Any) -> Any:
 
 
 def claims(tail: str, note: Any) -> Any:
-    """Return what is said and what is dirty."""
+    """Return the claims of a note and its dirty fields."""
     found = read_mapped(record(tail, note).data)
     assert found is not None
     return found[1]

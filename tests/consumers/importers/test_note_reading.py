@@ -1,4 +1,4 @@
-"""Every blob in the newest tree of every notes ref is one note; what cannot be read is told, and nothing else is."""
+"""Every blob in the newest tree of every notes ref is one note; an unreadable blob is reported, and nothing else is."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_name_that_no_text_can_hold_is_read_with_a_mark(tmp_path: Path) -> Non
     where = folder / ".git" / ROOT / "findings"
     (where / "z").rename(where / b"\xff'; rm -rf $(x)".decode("utf-8", "surrogateescape"))
     notes, unread = read(folder)
-    assert [note.tail for note in notes] + [one.source for one in unread]  # git may refuse such a name, and tells
+    assert [note.tail for note in notes] + [one.source for one in unread]  # git may refuse such a name, and reports it
 
 
 def test_a_fetched_copy_has_the_name_of_the_original(tmp_path: Path) -> None:

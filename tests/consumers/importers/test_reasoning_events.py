@@ -164,7 +164,7 @@ def test_circle_is_refused_before_anything_is_made() -> None:
     assert refusal_of(memory).code == "STEP_CONFLICT"
 
 
-# What events cannot hold
+# Content that events cannot hold
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Records of other tools come in whole: what is refused as what it was read as is kept aside, and nothing is lost."""
+"""Records of other tools are imported in full: a record that its kind's rules refuse is stored unmapped."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Counting:
 
 
 def author_of(ledger: Ledger, name: str = "alice", **options: int) -> tuple[Author, Counting]:
-    """Return somebody who imports, and the client through which he does; the original of all records is stored."""
+    """Return an importing author and their client; the original of all records is stored."""
     ledger.put_blob("alice", ORIGINAL)
     client = Counting(ledger.client(), **options)
     return Author(client, name, lambda _: key_named(name)), client  # type: ignore[arg-type]  # submits, no more

@@ -1,4 +1,4 @@
-"""Whatever holds a transcript is read response by response: what was thought is found, and nothing is passed over."""
+"""Every file that holds a transcript is read response by response: all thinking is found, and nothing is skipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TAGGED = f"<think>{THINKING}</think>\n{ANSWER}"
 
 
 def read(file: Path, root: Path | None = None) -> tuple[list[TranscriptResponse | UnreadItem], Progress]:
-    """Return what is in a file, and the counts."""
+    """Return the content of a file, and the counts."""
     progress = Progress()
     return list(read_transcript(file, root or file, progress)), progress
 

@@ -1,4 +1,4 @@
-"""The shapes that vendors and their tools write are read, whoever wrote them; and what is no text is told once."""
+"""The shapes of transcripts by vendors and their tools are read; a part that is no text is reported once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SHAPES: dict[str, list[Any]] = {
 
 
 def read(file: Path) -> tuple[list[MappedThinking | UnreadItem | None], Progress]:
-    """Return what is in a file, and the counts."""
+    """Return the content of a file, and the counts."""
     progress = Progress()
     found = [
         thinking_in(one) if isinstance(one, TranscriptResponse) else one

@@ -62,7 +62,7 @@ def session(number: int = 1, *, prompt: str = PROMPT, text: str = THINKING) -> l
 
 
 def encoded(lines: list[Any]) -> bytes:
-    """Return lines as a file holds them; bytes stand as they are."""
+    """Return lines as a file holds them; bytes stay unchanged."""
     return b"".join(
         one if isinstance(one, bytes) else json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in lines
     )

@@ -19,7 +19,7 @@ START = ReasoningStarted(task="t")
 
 
 def warned(*events: EventData, recorded: tuple[EventData, ...] = ()) -> list[str]:
-    """Return the warnings about events that extend what is ``recorded``."""
+    """Return the warnings about events that follow the ``recorded`` ones."""
 
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         assert (query, arguments) == ("reasoning.show", {"id": "jwt"})

@@ -57,7 +57,7 @@ def test_evidence_is_as_signed_changed_gone_or_not_checkable(cited: ReasoningMem
     assert [check["freshness"] for check in looked["evidence"]][-2:] == [
         "as_signed",
         "as_signed",
-    ]  # what matters comes first
+    ]  # the important parts come first
     assert [one["status"] for one in looked["assumptions"]] == ["not_checked"]
 
 
@@ -142,7 +142,7 @@ def test_a_page_searches_large_files_only_a_little(tmp_path: Path) -> None:
 
 
 def test_a_secret_in_a_cited_line_is_not_shown(tmp_path: Path) -> None:
-    """Whoever may append can cite any file of the project, and people elsewhere read the page."""
+    """Any agent that may append can cite any file of the project, and people elsewhere read the page."""
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
     (tmp_path / "config.yaml").write_text(f"days: 90\ntoken: {token}\n" + "x" * 1_990 + f" token: {token}\n")
     rows = places(tmp_path, "config.yaml:1", "config.yaml:2", "config.yaml:3", f"config.yaml:2:token: {token}")

@@ -29,7 +29,7 @@ def grow(ledger: Ledger, *names: str) -> None:
 
 @pytest.fixture
 def consume(tmp_path: Path) -> Callable[[Ledger], list[str]]:
-    """What lets one subscription go on to the end of the log, and returns the names of the sessions it was given."""
+    """Return a function that lets one subscription read to the log's end, and returns the names of its sessions."""
 
     def go_on(ledger: Ledger) -> list[str]:
         names: list[str] = []
@@ -49,7 +49,7 @@ def consume(tmp_path: Path) -> Callable[[Ledger], list[str]]:
 
 @pytest.fixture
 def put_back(ledger: Ledger, tmp_path: Path, memory_of_readers: Path) -> Iterator[Callable[[], Ledger]]:
-    """What puts the log back as it was with `old1` and `old2`, on a machine where no reader remembers more."""
+    """Return a function that puts back the log with `old1` and `old2`, where no reader trusts a later head."""
     grow(ledger, "old1", "old2")
     database = ledger.home.path / "log" / "data.mdb"
     shutil.copyfile(database, tmp_path / "older.mdb")

@@ -68,7 +68,7 @@ def test_attributes_hold_any_text_a_stream_may_have() -> None:
 
 
 class Sink(HttpDouble):
-    """Who is sent events: answers with statuses of its script, then 202."""
+    """A receiver of events: it answers with the statuses of its script, then 202."""
 
     def read(self, path: str, headers: dict[str, str], body: bytes) -> Any:
         return from_http_event(HTTPMessage(headers, body))

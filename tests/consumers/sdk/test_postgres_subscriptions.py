@@ -108,7 +108,7 @@ def test_commit_whose_answer_is_lost_is_not_made_again(
     ledger: Ledger, run: Callable[..., DeedbookError | None], kept: PostgresSubscriptions, database: str
 ) -> None:
     find(ledger, "a")
-    # What is deferred runs within COMMIT: the session ends after everything was written, and before it is said.
+    # A deferred trigger runs within COMMIT: the session ends after everything was written, and before the confirmation.
     kept.run(
         "CREATE FUNCTION vanish() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;"

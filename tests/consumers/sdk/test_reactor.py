@@ -53,7 +53,7 @@ def done(subscriptions: SubscriptionStore) -> list[str]:
 
 
 class Fails:
-    """Raises for some findings, as long as it is told to, and counts what was tried."""
+    """Raises for some findings, as long as a test wants it, and counts the attempts."""
 
     def __init__(self) -> None:
         self.errors: dict[str, BaseException] = {}
@@ -88,7 +88,7 @@ def run(reactor: Reactor, ledger: Ledger) -> None:
     reactor.run(threading.Event(), until=ledger.head()[0])
 
 
-# Who is called
+# Calls
 
 
 def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_condition_holds(
@@ -232,7 +232,7 @@ def test_stopping_ends_a_subscriber_that_waits_to_try_again(
     assert subscriptions.dead_letters("slow") == []
 
 
-# What fails
+# Failures
 
 
 def test_effect_that_fails_is_tried_again_and_leaves_nothing_of_the_failed_attempts(

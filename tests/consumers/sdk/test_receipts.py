@@ -1,4 +1,4 @@
-"""Taking receipts from a ledger that lies, and what they prove of keys that were replaced."""
+"""Receipts from a dishonest ledger, and what receipts prove about replaced keys."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_receipt_by_a_further_node_leads_from_root_to_its_key(filled: Ledger, 
     join(filled, invite(filled, "n2", "node"))
     path, theirs = filled.home.key_file(CHECKPOINT), checkpoint_key_of("n2")
     path.unlink()
-    write_key(path, theirs, ledger=filled.id, name=CHECKPOINT)  # as it lies in that node's folder
+    write_key(path, theirs, ledger=filled.id, name=CHECKPOINT)  # as it is in that node's folder
     receipt = take(client, 8)
     checked = check(receipt, Anchors(root=filled.root_fingerprint()))
     assert checked.vkey == CheckpointKey(filled.checkpoint_key.origin, theirs.seed).verifier.vkey
@@ -268,7 +268,7 @@ def test_the_receipt_of_an_erased_entry_proves_its_id_and_says_that_its_text_is_
 
 @pytest.mark.parametrize("kind", ["checkpoint_key.rotated", "key.rotated"])
 def test_a_receipt_with_what_is_left_of_an_event_that_names_a_key_is_refused(client: LocalClient, kind: str) -> None:
-    """Root signed some event. What is said to be left of it names a key of the forger, who then signs a checkpoint."""
+    """Root signed some event. The forger claims a remnant of it that names their key, and signs with that key."""
     forger = CheckpointKey("forger", bytes(32))
     receipt = take(client, 8)
     evidence = evidence_in(receipt)

@@ -1,4 +1,4 @@
-"""The reason of a redaction repeats nothing of what is erased."""
+"""The reason of a redaction repeats no erased text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening sealed texts: references that lie, texts of references, and blobs that are too large."""
+"""Opening sealed texts: references with wrong digests, texts of references, and blobs that are too large."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_sealing_again_changes_nothing(setting: Setting) -> None:
 
 
 def test_a_reference_to_the_content_of_another_subject_opens_nothing(setting: Setting) -> None:
-    """Else what is shown as dave's would outlive the erasure of dave, and the other way round."""
+    """Otherwise the text shown as dave's would survive the erasure of dave, and the other way round."""
     (text,) = setting.sealer("carol").texts(["carol's"])
     reference = read_reference(text)
     assert reference is not None

@@ -18,8 +18,8 @@ Format = Literal["json", "markdown"]
 def load_handoff(session_id: str, format: Format, project: Project) -> dict[str, Any] | None:  # noqa: A002 - as in the API
     """Return a session's report from git notes, else from files: the JSON itself, or ``{"markdown": text}``.
 
-    None when neither has it. What is read is what a store holds, which anybody may have changed: ``reports.show``
-    answers from the signed log.
+    None if neither has it. Anybody may have changed the content of a store; ``reports.show`` answers from the signed
+    log.
 
     Raises:
         Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
@@ -52,10 +52,10 @@ def _parsed(text: str, session_id: str) -> dict[str, Any]:
 
 
 def read_files(root: Path, session_id: str) -> tuple[str | None, str | None]:
-    """Return a session's JSON and markdown from whichever agent's folder has them; None for what is not there.
+    """Return a session's JSON and markdown from the first agent's folder that has them; None for a missing file.
 
     Raises:
-        Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for what is no regular file. Unavailable: a file cannot be read.
+    Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` for a file that is not regular. Unavailable: a file cannot be read.
     """
     name = name_of(session_id)
     try:

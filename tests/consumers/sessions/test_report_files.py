@@ -1,4 +1,4 @@
-"""Reports as files: what is written, what a person keeps, and what never leads out of the folder."""
+"""Reports as files: Deedbook writes them, keeps a person's additions, and never writes outside of the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repositories that cannot be written, and git that is missing: told, and nothing lost."""
+"""Repositories that cannot be written, and missing git: the fault is reported, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def start(folder: Path, session: str, first: int, last: int, **environment: str)
 
 
 def finish(children: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """Let all writers go at once and return every place they told of."""
+    """Let all writers start at once and return every position that they reported."""
     told = []
     for child in children:
         assert child.stdin is not None

@@ -1,4 +1,4 @@
-"""Reports as git notes: what is written, where it is read, and what stays as it was."""
+"""Reports as git notes: they are written and read, and everything else in the repository stays unchanged."""
 
 from __future__ import annotations
 

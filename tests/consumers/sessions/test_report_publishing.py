@@ -43,7 +43,7 @@ def alice(ledger: Ledger, local_client: LocalClient) -> Author:
 
 
 def record(ledger: Ledger, name: str = "s1", *, owner: str = "alice", after: bool = True) -> list[Any]:
-    """Record a session with its assessments; return what was accepted of them."""
+    """Record a session with its assessments; return the accepted events."""
     stream = f"session/{name}"
     ledger.emit(owner, stream, session.SessionStarted(task="Find the leak", ai_id="minimax"))
     first = session.AssessmentRecorded(phase="PREFLIGHT", vectors=session.Vectors(know=0.5, uncertainty=0.6))

@@ -54,13 +54,13 @@ LISTS = ("key_findings", "remaining_unknowns", "next_steps", "knowledge_gaps_fil
 
 
 def cost(resumed: dict[str, Any]) -> int:
-    """Return the tokens of what is printed, with its last newline, by whichever tokenizer and form has more."""
+    """Return the tokens of the output, with its last newline, in the larger of its forms and tokenizers."""
     document = json_text({"schema_version": 1, "kind": "resumed", "data": resumed}, order="deterministic")
     return max(most_tokens(f"{text}\n") for text in (document, resumed_text(resumed)))
 
 
 def check_session(packed: dict[str, Any], report: dict[str, Any], level: str) -> None:
-    """Check one packed session against the whole report: answers, words, and what is said to be left out."""
+    """Check one packed session against the whole report: answers, words, and the list of omissions."""
     assert set(packed) - {"left_out", "no_report"} == KEYS[level]
     left_out = packed.get("left_out", {})
     assert packed["task"]
@@ -88,7 +88,7 @@ def check_session(packed: dict[str, Any], report: dict[str, Any], level: str) ->
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    """One ledger for all tests that only read what generated sessions came to."""
+    """One ledger of generated sessions, for all tests that only read it."""
     with (
         Ledger(tmp_path_factory.mktemp("sessions") / ".deedbook") as ledger,
         ledger.client() as client,
@@ -346,7 +346,7 @@ def test_what_cannot_be_resumed_is_refused(
     assert caught.value.code == code
 
 
-# What resuming is for, measured small (``python -m tests.bench report_quality`` measures more)
+# The purpose of resuming, measured on a small scale (``python -m tests.bench report_quality`` measures more)
 
 
 LEAST = {"summary": 0.72, "detailed": 0.90, "full": 0.90}

@@ -1,4 +1,4 @@
-"""``deedbook.seeds``: the programs of the proposals run as they stand on ``docs/python-names.md``, but for imports."""
+"""``deedbook.seeds``: the programs of the proposals run as ``docs/python-names.md`` shows them, except for imports."""
 
 from __future__ import annotations
 import __future__

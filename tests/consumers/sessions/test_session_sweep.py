@@ -84,7 +84,7 @@ def reported(ledger: Ledger, name: str) -> str:
 
 
 def kinds_after(ledger: Ledger, size: int) -> list[tuple[str, str]]:
-    """Return kind and stream of what was appended."""
+    """Return kind and stream of the later entries."""
     events = [ledger.event(index) for index in range(size, ledger.head()[0])]
     return [(event.kind, event.stream) for event in events]
 

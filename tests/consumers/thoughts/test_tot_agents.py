@@ -29,7 +29,7 @@ NOT = kinds.Failure(code="GENERATION_FAILED", message="I cannot.", recoverable=F
 
 
 class Sick(Game24):
-    """A double of a thinker that fails as it is told, then thinks."""
+    """A double of a thinker that fails as the test asks, then thinks."""
 
     def __init__(self, **failures: list[kinds.Failure]) -> None:
         super().__init__()

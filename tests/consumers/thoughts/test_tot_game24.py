@@ -1,4 +1,4 @@
-"""The Game of 24: what is solved, what is exhausted, what is read, and what a wrong claim leads to."""
+"""The Game of 24: games that are solved or exhausted, the texts that are parsed, and the results of wrong claims."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_judge_whose_answers_cannot_be_read_pauses_the_search_and_no_other_score
 
 
 def task(ledger: Ledger, model: ThinkingModel) -> dict[str, Any]:
-    """Return what six processes came to."""
+    """Return the final task of six processes."""
     settings = msgspec.structs.replace(ledger.settings(), actions=Actions(llm=msgspec.to_builtins(settings_of(model))))
     options = TaskOptions("creative_writing", Overrides(evaluation="score", generation="propose", branching=2))
     with ledger.client() as client:

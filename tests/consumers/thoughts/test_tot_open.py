@@ -289,7 +289,7 @@ def test_bad_forms_count_against_their_own_node_only(seed: int) -> None:
     asked = actions_of(found, kinds.EvaluateThoughts)
     answers = actions_of(found, kinds.EvaluationResults)
     judged = [one.node_id for answer in answers for one in answer.payload.evaluations]
-    assert len(judged) == len(set(judged))  # what was judged is not asked again
+    assert len(judged) == len(set(judged))  # no judged candidate is judged again
     assert sum(len(one.payload.candidates) for one in asked) >= len(judged)
     assert (found.solution is not None) != (found.failure is not None)
 

@@ -1,4 +1,4 @@
-"""What a model is asked, what of its answers is kept, and what is asked at the same time."""
+"""The questions to a model, the answers that are kept, and the requests that run at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORE = {"score": 8, "confidence": 0.9}
 
 
 class Memory:
-    """What an agent remembers of the answers to one request."""
+    """An agent's memory of the answers to one request."""
 
     def __init__(self) -> None:
         self.kept: dict[str, ModelAnswer] = {}
@@ -144,7 +144,7 @@ def test_secret_in_an_answer_is_repeated_to_nobody() -> None:
     assert not any(key in text_of(received) for received in model.received)
 
 
-# What is good is kept, and asked for once
+# Good answers are kept, and requested once
 
 
 def test_bad_judge_spoils_no_other() -> None:
@@ -187,7 +187,7 @@ def test_what_was_answered_is_never_asked_again() -> None:
     # Two of three were answered badly and well; the third alone is asked again.
     assert (first, len(kept), len(model.received)) == (5, 4, 6)
     assert {prompt_digest(messages_of(one)) for one in model.received} == set(memory.kept)
-    # The cost of what was recalled is its first request's, and the recorder says which that is.
+    # The cost of a remembered answer belongs to its first request, and the recorder names that request.
     assert again.usage.requests == 5
 
 

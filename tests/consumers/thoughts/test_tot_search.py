@@ -46,7 +46,7 @@ def actions_of(found: Solved, kind: type) -> list[Any]:
 
 
 def admit(found: Solved) -> TotState:
-    """Let the gate's own machine judge every entry of a search, each signed by its role; return what it comes to."""
+    """Let the gate's state machine judge every entry of a search, each signed by its role; return the final state."""
     keys = {role: f"{place:064x}" for place, role in enumerate(ROLES)}
     bindings = [kinds.RoleBinding(role=role, agent=f"tot-{role}", key=keys[role]) for role in ROLES]
     asked = found.entries[0].data.payload

@@ -53,5 +53,5 @@ def with_fields(answer: dict[str, Any], /, **fields: Any) -> dict[str, Any]:
 
 
 def mended(received: Received, bad: Any, answer: Any) -> Any:
-    """Return what a model answers that only does better when it is told what was wrong."""
+    """Return the answer of a model that improves only after it is told its mistake."""
     return bad if data_of(received, "fault") is None else answer

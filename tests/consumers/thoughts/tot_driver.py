@@ -55,15 +55,15 @@ def solve(
     order: int = 0,
     steps: int = 10_000,
 ) -> Solved:
-    """Return the search as far as it goes, gone on with from ``entries``; ``clock`` tells ms (none: no time passes).
+    """Return the search after it ran on from ``entries``; ``clock`` returns ms (without it, no time passes).
 
-    ``usage`` is what each answer of a thinker cost; of the requests that wait, that at the place ``order`` is answered.
-    No more than ``steps`` entries are said.
+    ``usage`` is the cost of each answer of a thinker. Of the waiting requests, the one at position ``order`` is
+    answered. The search appends at most ``steps`` entries.
 
     Without ``config`` the table and the decomposition decide.
 
     Raises:
-        Refused: ``INVALID_FIELD`` for a task type that cannot be searched without ``config``.
+    Refused: ``INVALID_FIELD`` for a task type that cannot be searched without ``config``.
     """
     log, told = list(entries), task.Task(TASK_ID)
     for entry in log:

@@ -1,7 +1,7 @@
-"""A double of a model that thinks: what it answers follows from the question alone, so every search of it is the same.
+"""A double of a model that thinks: the question alone determines its answer, so every search with it is the same.
 
-It counts what it answered by the digest of the prompt; it can be busy (429), and it can hold questions until whoever
-asked them is dead.
+It counts what it answered by the digest of the prompt; it can be busy (429), and it can hold questions until the asking
+process is dead.
 """
 
 from __future__ import annotations

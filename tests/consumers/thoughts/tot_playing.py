@@ -53,7 +53,7 @@ def play_part(ledger: Ledger, thinker: Thinker, part: Assignment, *, copies: int
             author = author_of(role, ledger.settings(), client)
             try:
                 Agent(role, author, thinker, part.opening).run(stop, part.start)
-            except Exception as error:  # noqa: BLE001 - told by the test
+            except Exception as error:  # noqa: BLE001 - the test reports it
                 errors.append(error)
                 stop.set()
 

@@ -1,4 +1,4 @@
-"""A submission of several events is committed whole or not at all, and a refusal says what is wrong with each."""
+"""A submission of several events is committed whole or not at all, and a refusal names the fault of each event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refused(ledger: Ledger, submission: Submission) -> Refused:
 
 
 def codes(refusal: Refused) -> dict[int, str]:
-    """Return what is wrong with each event, by position."""
+    """Return the error code of each faulty event, by position."""
     return {one["position"]: one["code"] for one in refusal.details["events"]}
 
 

@@ -40,7 +40,7 @@ class GateRunner(SignedRunner):
         return self.ledger.head()[0]
 
     def remnant(self, index: int) -> str:
-        """Return the digest of what is left of an entry when it is erased."""
+        """Return the digest of the remnant of an entry when it is erased."""
         return self.ledger.redaction(index).remnant
 
     def state(self, stream: str) -> str:

@@ -1,4 +1,4 @@
-"""Who corrects what a session recorded: its author or an admin, an event of that very session."""
+"""Corrections of a session's records: only their author or an admin may sign one, for an event of that session."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def test_writers_go_on_while_the_log_is_copied_and_nothing_of_theirs_is_lost(
     added: list[int] = []
 
     def write(_done: int, _total: int) -> None:
-        if len(added) < 40:  # else the copying never comes to the end
+        if len(added) < 40:  # otherwise the copying never ends
             data = FindingLogged(finding=f"meanwhile {len(added)}")
             added.append(ledger.emit("alice", "session/s", data).index)
             if indexes and len(added) > 8:  # a redaction begins the copying again

@@ -1,4 +1,4 @@
-"""The follower takes what a gate took, byte for byte, and nothing else, whoever hands it over."""
+"""The follower accepts the entries of a gate, byte for byte, and nothing else, whoever sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of other tools by their form: what one may map to, on which stream it stands, and what is kept aside."""
+"""Records of other tools by their form: the kinds that they may map to, their stream, and unmapped records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "hand
         ({"mapped_kind": "handoff.approved"}, "INVALID_FIELD"),
         ({"mapped_kind": "session.ended"}, "INVALID_FIELD"),
         ({"mapped_kind": "session.started"}, "UNKNOWN_FIELD"),
-        ({"mapped_kind": None}, "INVALID_FIELD"),  # what maps to nothing belongs on record/…, and is empty
+        ({"mapped_kind": None}, "INVALID_FIELD"),  # a record that maps to no kind belongs on record/…, and is empty
         ({"mapped": {"title": "t", "mood": "good"}}, "UNKNOWN_FIELD"),
         ({"mapped": {"title": "t", "status": "verified"}}, "UNKNOWN_FIELD"),
         ({"mapped": {}}, "INVALID_FIELD"),

@@ -1,4 +1,4 @@
-"""A part of a log, decided anew: it shows that it is right, or what is missing; and nothing can be taken out unseen."""
+"""A part of a log is judged anew: the result is valid or names what is missing, and no omission goes unseen."""
 
 from __future__ import annotations
 

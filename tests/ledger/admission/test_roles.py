@@ -1,4 +1,4 @@
-"""Who may register, grant, revoke and hand over: roles decide, at the index at which they stand."""
+"""Registering, granting, revoking and handing over: the roles at the index of the event decide."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def refused(ledger: Ledger, submission: Submission) -> Refused:
 
 
 def tells(error: DeedbookError, text: str) -> bool:
-    """Tell whether any eight characters in a row of a secret stand in what an error says."""
+    """Return whether an error contains any eight consecutive characters of a secret."""
     shown = json.dumps(error.to_dict()) + str(error) + repr(error)
     return any(text[start : start + 8] in shown for start in range(len(text) - 8))
 
@@ -129,7 +129,7 @@ def test_blob_of_text_is_refused_and_not_stored(ledger: Ledger) -> None:
 
 
 def test_remote_client_sends_nothing_of_a_blob_with_a_secret(ledger: Ledger) -> None:
-    unconnected = RemoteClient.__new__(RemoteClient)  # whatever it sent would fail for want of a connection
+    unconnected = RemoteClient.__new__(RemoteClient)  # any attempt to send would fail without a connection
     with pytest.raises(Refused) as caught:
         unconnected.put_blob(GITHUB.encode(), ledger.intent("alice", GITHUB.encode()))
     assert caught.value.code == "SECRET_DETECTED"
@@ -137,7 +137,7 @@ def test_remote_client_sends_nothing_of_a_blob_with_a_secret(ledger: Ledger) -> 
 
 @pytest.fixture
 def lenient(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Submission:
-    """What a ledger admitted that holds a secret, by software that did not know its form."""
+    """A submission with a secret, admitted by software that did not know the form of the secret."""
     submission = ledger.sign("alice", started(), found(GITHUB))
     with monkeypatch.context() as patched:
         patched.setattr(check, "scan_bodies", lambda _: {})

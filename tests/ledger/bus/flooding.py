@@ -2,9 +2,9 @@
 
     flooding.py PORT SEED AGENT SUBJECT SIZE CONNECTIONS SECONDS PER_SECOND     (PER_SECOND 0: as fast as it goes)
 
-It speaks the protocol itself, because nats-py would be slower than what it is to test. What it is answered is read and
-thrown away. It says "ready" once it is connected, begins when it is told anything, ends after so many seconds or when
-its input ends, and prints how much it sent.
+It speaks the protocol itself, because nats-py would be slower than the tested server. It reads the answers and discards
+them. It prints "ready" once it is connected, begins at the first line of input, ends after so many seconds or when its
+input ends, and prints how much it sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learned addresses: what a client believes of what it is told, and what it never does with it."""
+"""Learned addresses: which addresses from the server a client believes, and how it never uses them."""
 
 from __future__ import annotations
 

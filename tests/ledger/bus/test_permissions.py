@@ -19,8 +19,8 @@ L = "0123456789abcdef0123456789abcdef"
 STREAM = subjects.log_stream_name(L, 1)
 EVENT = subjects.event_subject(L, "handoff.completed", "evil")
 
-# Each is (subject, payload, reply): a way to have something stored under EVENT, the log's subject. ACK stands
-# for the acknowledgement of a message that a consumer of the log stream has delivered.
+# Each is (subject, payload, reply): a way to have something stored under EVENT, the log's subject. ACK means the
+# acknowledgement of a message that a consumer of the log stream has delivered.
 ACK = "acknowledgement"
 INJECTIONS = {
     "publishes into the log": (EVENT, b"evil", ""),

@@ -40,7 +40,7 @@ class TestRemoteClient(ClientSuite):
     """See ``client_suite``."""
 
 
-# What the server does not allow
+# Requests that the server does not allow
 
 
 def test_denied_publish_is_told_at_once(client: RemoteClient, ledger: Ledger, never_give_up: None) -> None:
@@ -80,9 +80,9 @@ def test_agent_without_keys_is_told_which_is_missing(served: Served, ledger: Led
 
 @pytest.fixture
 def crashed_rotation(served: Served, ledger: Ledger) -> Settings:
-    """What a rotation of alice's keys leaves if it crashes after the ledger accepted it: the server knows the new key.
+    """Return the settings after a rotation of alice's keys that crashed once the ledger had accepted it.
 
-    The old key is still in its file, and the new one beside it.
+    The server knows the new key. The old key is still in its file, and the new one beside it.
     """
     ledger.write_keys()
     write_private(ledger.home.nkey_file("alice"), bus_seed("replaced").encode())
@@ -123,7 +123,7 @@ def test_agent_whose_keys_the_server_all_refuses_is_denied(ledger: Ledger, crash
     assert failure_of(lambda: RemoteClient(crashed_rotation)).code == "BUS_DENIED"
 
 
-# What is not there
+# Missing things
 
 
 @pytest.mark.parametrize("url", ["nats://127.0.0.1:1", "nats://no.such.host.invalid:4222"])

@@ -1,4 +1,4 @@
-"""A server that dies under a remote client, and one that lies to it."""
+"""A server dies during the call of a remote client, or sends wrong answers."""
 
 from __future__ import annotations
 

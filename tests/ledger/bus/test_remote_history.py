@@ -97,7 +97,7 @@ def test_client_follows_any_node_that_root_let_in_until_it_is_removed(
         history.greet(node)  # type: ignore[arg-type]
     ledger.emit(ROOT, "agent/n2", AgentRemoved(agent="n2"))
     join(ledger, invite(ledger, "n4", "node"))
-    history.greet(Node(client, key_of_node(ledger, "n4")))  # type: ignore[arg-type]  # and so of what was removed
+    history.greet(Node(client, key_of_node(ledger, "n4")))  # type: ignore[arg-type] # tells it that n2 was removed
     with pytest.raises(Corrupted):
         history.greet(second)  # type: ignore[arg-type]
     with pytest.raises(Corrupted, match="hides entries"):

@@ -1,4 +1,4 @@
-"""A node lies to clients that read in order to act: it edits its view, omits entries, or sends an old tree."""
+"""A node deceives clients that read in order to act: it edits its view, omits entries, or sends an old tree."""
 
 from __future__ import annotations
 

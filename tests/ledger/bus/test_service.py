@@ -380,7 +380,7 @@ def test_page_limits_are_those_of_the_contract() -> None:
     assert answer_size_max_bytes > limits.range_size_max_bytes * 4 / 3
 
 
-# Requests that came to this process
+# Requests received by this process
 
 
 def test_requests_to_this_process_wait_in_the_queue_of_their_agent_and_too_many_are_shed(

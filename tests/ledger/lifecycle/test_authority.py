@@ -1,4 +1,4 @@
-"""Which key may sign what, when: registered, its own author's, not revoked, fresh, in scope, within its budget."""
+"""A key may sign if it is registered, its own author's, not revoked, fresh, in scope, and within its budget."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SESSION = KeyRecord("alice", KEY, "session", since_index=2, span=Span(100, 1000)
 
 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
-    """Check a use that is allowed but for what is given."""
+    """Check a use that is allowed except for the given fields."""
     fits: dict[str, object] = {
         "author": "alice",
         "kind": "finding.logged",

@@ -1,4 +1,4 @@
-"""Whatever anybody tries in whatever order, a handoff never reaches a state that the protocol forbids."""
+"""Whatever the agents try in whatever order, a handoff never reaches a state that the protocol forbids."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @rule()
     def do_the_next_thing(self) -> None:
-        """Let whoever is next do what the protocol wants: else deep states would be rare."""
+        """Let the agent whose turn it is do the next step of the protocol: otherwise deep states would be rare."""
         if self.state is None:
             return
         steps: dict[str, list[tuple[str, EventData]]] = {
@@ -198,7 +198,8 @@ class HandoffMachine(RuleBasedStateMachine):
             return
         set_at = max(at for at, event in enumerate(self.history) if isinstance(event.data, kinds.HandoffContent))
         approvals = [event.author for event in self.history[set_at:] if isinstance(event.data, kinds.HandoffApproved)]
-        # Who handed the review over is its reviewer again if the hand-over is void, which only the ledger knows.
+        # A hand-over of the review may be void, and only the ledger knows. Then the earlier reviewer is the reviewer
+        # again.
         reviewers = {self.state.reviewer, *(made.by for made in self.state.handovers)}
         assert set(approvals) <= reviewers
         assert approvals or self.state.reviewer == self.state.sender

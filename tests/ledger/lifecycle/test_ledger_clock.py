@@ -1,4 +1,4 @@
-"""The ledger's clock as a function: which time the next entry gets, what is refused, what holds at which time."""
+"""The ledger's clock as a function: the time of the next entry, refused settings, and the clock in force at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refusal by a rule says besides its code: the details, and the next step in words."""
+"""A refusal by a rule has details besides its code, and the next step in words."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ def refused(count: int, role: str, data: EventData, causes: tuple[int, ...] = ()
 
 
 def changed(position: int, **fields: Any) -> Any:
-    """Return what was said at a position of the story, with other fields."""
+    """Return the data at a position of the story, with other fields."""
     return msgspec.structs.replace(STORY[position].data, **fields)
 
 
 def payload_changed(position: int, **fields: Any) -> Any:
-    """Return what was said at a position of the story, with other fields in its payload."""
+    """Return the data at a position of the story, with other fields in its payload."""
     return changed(position, payload=msgspec.structs.replace(STORY[position].data.payload, **fields))  # type: ignore[attr-defined]  # a message
 
 
@@ -212,8 +212,8 @@ def test_node_that_does_not_fit_is_refused(node: kinds.ThoughtNode, path: str) -
         (["cand_2", "cand_1"], (GENERATED,)),  # swapped: node_1_1 is not the thought of cand_2
         (["cand_1"], (GENERATED,)),
         ([], (GENERATED,)),
-        (["cand_1", "cand_2"], ()),  # of no answer
-        (["cand_1", "cand_2"], (GENERATE,)),  # of the request
+        (["cand_1", "cand_2"], ()),  # caused by no answer
+        (["cand_1", "cand_2"], (GENERATE,)),  # caused by the request
     ],
 )
 def test_nodes_come_from_thoughts_of_the_generator(temp_ids: list[str], causes: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What stands between the messages of a search: paid answers, pauses, and the user's end of a task."""
+"""Events between the messages of a search: paid answers, pauses, and the user's end of a task."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 EVENTS = story.events()
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=60)
-# Where the generator is asked, its answer, where the evaluator is asked, its answer, and the mark after it.
+# The positions of the generator's request and answer, of the evaluator's request and answer, and of the mark after it.
 GENERATE, GENERATED, EVALUATE, RESULTS, PRUNED = 6, 7, 9, 10, 11
 
 
 def after(count: int, *then: tuple[str, EventData, tuple[int, ...]]) -> TotState:
-    """Return the state after so many events of the story, and what is said ``then`` at the indexes from 900 on."""
+    """Return the state after so many events of the story, and the events ``then`` at the indexes from 900 on."""
     events = [spoken(role, data, index=900 + at, causes=causes) for at, (role, data, causes) in enumerate(then)]
     return fold(transition, *EVENTS[:count], *events)
 

@@ -50,7 +50,7 @@ def root_at(size: int) -> bytes:
 
 
 def append(log: Log, count: int, appender: Appender | None = None) -> Head:
-    """Append the next ``count`` entries in one transaction; an ``appender`` stands for another process."""
+    """Append the next ``count`` entries in one transaction; another ``appender`` acts as another process."""
     with log.writing() as (txn, snapshot):
         head = snapshot.head or FIRST
         entries = [entry(index) for index in range(head.size, head.size + count)]

@@ -1,4 +1,4 @@
-"""Whatever write of a process fails, and wherever it is killed: a blob is there as a whole, or nobody sees it."""
+"""Whichever write fails, and wherever the process is killed: a blob is there as a whole, or nobody sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node may do, given what it heard and observed: read, take submissions, run workers, rebuild a stream."""
+"""The permitted actions of a node, given its messages and observations: read, accept, run workers, rebuild a stream."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.register_assert_rewrite("syncing")
 
-from syncing import SyncedFolder  # noqa: E402 - what is rewritten is named first
+from syncing import SyncedFolder  # noqa: E402 - pytest must know the module before it is imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

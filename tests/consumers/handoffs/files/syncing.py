@@ -53,7 +53,7 @@ BESIDE: Final = "h.ledger.md"
 
 
 class Hand:
-    """One agent's way of keeping the folder in step; ``told`` is what it said."""
+    """One agent's synchronisation of the folder; ``told`` has its notices."""
 
     def __init__(self, folder: SyncedFolder, name: str) -> None:
         self.name = name
@@ -68,13 +68,13 @@ class Hand:
         self.kept = Folder(self.context)
 
     def reconcile(self, id_: str = "h") -> list[str]:
-        """Bring one handoff into step; return what was told, as ``what: text``."""
+        """Synchronise one handoff; return the notices, as ``what: text``."""
         self.told.clear()
         self.kept.reconcile(id_)
         return [f"{one.what}: {one.text}" for one in self.told]
 
     def whats(self, id_: str = "h") -> list[str]:
-        """Bring one handoff into step; return the sorts of what was told."""
+        """Synchronise one handoff; return the types of the notices."""
         return [said.partition(":")[0] for said in self.reconcile(id_)]
 
     def watcher(self) -> Watcher:
@@ -82,7 +82,7 @@ class Hand:
         return Watcher(self.kept, self.context)
 
     def everything(self) -> list[str]:
-        """Bring the whole folder into step; return what was told, as ``what id``."""
+        """Synchronise the whole folder; return the notices, as ``what id``."""
         self.told.clear()
         assert self.watcher().reconcile() == []
         return [f"{one.what} {one.id}" for one in self.told]
@@ -102,7 +102,7 @@ class SyncedFolder:
         self._hands: list[Hand] = []
 
     def close(self) -> None:
-        """Close what was opened, and hold the log against its invariants."""
+        """Close the stores and the reader, and check the log against its invariants."""
         for hand in self._hands:
             hand.store.close()
         self._reader.close()
@@ -122,7 +122,7 @@ class SyncedFolder:
             file.unlink()
 
     def file(self, id_: str = "h") -> Path:
-        """Return where the file of a handoff lies."""
+        """Return the path of a handoff's file."""
         return self.path / file_name(id_)
 
     def text(self, id_: str = "h") -> str:
@@ -143,7 +143,7 @@ class SyncedFolder:
         return self.answer("handoffs.show", {"id": id_})
 
     def status(self, id_: str = "h") -> str:
-        """Return where a handoff stands."""
+        """Return the status of a handoff."""
         found: str = self.shown(id_)["status"]
         return found
 
@@ -178,7 +178,7 @@ class SyncedFolder:
         self.emit("rita", kinds.HandoffApproved(version=self.shown(id_)["version"]), id_)
 
     def claimed(self, id_: str = "h") -> Hand:
-        """Let alice's new file be approved, and claimed by bob; return his hand, in step."""
+        """Let alice's new file be approved, and claimed by bob; return his hand, synchronised."""
         self.create(id_)
         self.approve(id_)
         self.emit("bob", kinds.HandoffClaimed(), id_)

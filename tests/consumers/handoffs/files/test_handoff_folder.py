@@ -107,7 +107,7 @@ def test_review_is_never_signed_from_a_file(folder: SyncedFolder, name: str, wor
     remark = said.removeprefix("held: ")
     assert folder.text() == text.replace("Status: pending", f"Status: pending ← not signed: {remark}")
     assert folder.size() == before
-    for other in ("alice", "bob", "rita"):  # each new process, and each agent, says again what is left undone
+    for other in ("alice", "bob", "rita"):  # each new process, and each agent, reports again the work that is left
         assert folder.hand(other).reconcile() == [said]
     assert hand.everything() == ["held h"]
     assert folder.size() == before
@@ -135,7 +135,7 @@ def test_held_edit_stays_through_news_and_ends_when_its_command_was_run(folder: 
     folder.edit(("Status: pending", "Status: approved"))
     assert alice.whats() == ["written", "held"]
     folder.emit("bob", kinds.HandoffLogged(text="may I?"))
-    assert alice.whats() == ["written"]  # the news come in, and what was told already is not told again
+    assert alice.whats() == ["written"]  # new changes are reported, and earlier notices are not repeated
     assert "Status: pending ← not signed: set the status to approved: rita must run" in folder.text()
     assert "[bob] may I?" in folder.text()
     folder.edit(("- [ ] look", "- [x] look"))

@@ -1,4 +1,4 @@
-"""Where file and ledger both changed, or an old version came back: nothing is overwritten, nothing wrongly signed."""
+"""File and ledger both changed, or an old version came back: nothing is overwritten or signed by mistake."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_deleting_the_version_beside_settles_a_conflict_for_the_file(folder: Syn
     amend_by_command(folder, task="Cool it.")
     folder.edit(("Make it warm.", "Make it hot."))
     alice.reconcile()
-    folder.edit(("Make it hot.", "Make it hot, then cool it."))  # while the conflict stands, and before it is looked at
+    folder.edit(("Make it hot.", "Make it hot, then cool it."))  # the conflict lasts
     (folder.path / BESIDE).unlink()
     assert alice.reconcile() == ["signed: handoff.amended"]
     assert folder.shown()["task"] == "Make it hot, then cool it."
@@ -213,7 +213,7 @@ def test_edits_of_others_that_an_agent_sees_first_are_no_conflict(folder: Synced
     assert rita.everything() == ["held h"]
     assert (folder.text(), (folder.path / BESIDE).exists()) == (text, False)
     folder.forget()
-    bob = folder.hand("bob")  # he could sign it, and nobody knows whether the file is older: he compares
+    bob = folder.hand("bob")  # bob could sign it, but nobody knows whether the file is older: bob compares
     (said,) = bob.reconcile()
     assert said == f"conflict: the file differs from the ledger: compare with {BESIDE}, merge, then delete it"
 

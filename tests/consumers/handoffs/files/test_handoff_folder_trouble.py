@@ -1,4 +1,4 @@
-"""Kills, refusals, broken files and full disks: what was there stays, and nothing is done twice."""
+"""Kills, refusals, broken files and full disks: existing content stays, and nothing is done twice."""
 
 from __future__ import annotations
 

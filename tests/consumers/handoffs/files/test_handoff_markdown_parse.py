@@ -1,4 +1,4 @@
-"""What is read from a handoff file, and what in it does not count."""
+"""A handoff file is parsed: the parts that are read, and the parts that do not count."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_proposal_of_the_protocol_has_its_status_in_a_heading() -> None:
     assert file.format == "proposal"
     assert file.status
     assert (file.status.word, file.status.rest, file.status.line) == ("completed", " (2026-02-12)", 3)
-    assert (file.meta, file.tasks, file.criteria, file.log) == ((), (), (), ())  # its check boxes stand in code
+    assert (file.meta, file.tasks, file.criteria, file.log) == ((), (), (), ())  # its check boxes are in a code block
 
 
 # Meta

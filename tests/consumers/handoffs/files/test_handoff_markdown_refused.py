@@ -1,4 +1,4 @@
-"""Handoff files as bytes: what is odd about them is named, and what cannot be read is refused."""
+"""Handoff files as bytes: the parser names each oddity, and refuses a file that it cannot read."""
 
 from __future__ import annotations
 

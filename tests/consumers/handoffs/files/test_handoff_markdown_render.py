@@ -1,4 +1,4 @@
-"""Progress goes into a file, and is told apart from content in one that a person edited."""
+"""Progress is rendered into a file, and the parser distinguishes it from content that a person edited."""
 
 from __future__ import annotations
 

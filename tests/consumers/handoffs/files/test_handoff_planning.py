@@ -1,4 +1,4 @@
-"""What an edited file asks for: given a handoff, an edit and who saves it, then these events, and these held edits."""
+"""Plans from edited files: given a handoff, an edit and its author, expect these events and these held edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line `Reasoning:` of a file: whole refs that come back byte for byte, and whatever else stands there is named."""
+"""The line `Reasoning:` of a file: whole refs come back byte for byte, and any other text in it is named."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Running:
             self.begun.set()
             self.watcher.run(self._stop)
             again.store.close()
-        except BaseException as error:  # noqa: BLE001 - told by the test that waits for it
+        except BaseException as error:  # noqa: BLE001 - the test that waits for it reports it
             self._failure.append(error)
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Running:
 
 @pytest.fixture
 def running(folder: SyncedFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Hand]]:
-    """A running watcher of bob's, of a folder with a claimed handoff; and where it tells."""
+    """A running watcher of bob's, of a folder with a claimed handoff; and the hand that gets its notices."""
     bob = folder.claimed()
     bob.told.clear()
     reader = folder._reader.__class__(folder.ledger.client(), folder.ledger.settings())

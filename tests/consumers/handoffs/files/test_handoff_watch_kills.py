@@ -113,7 +113,7 @@ def disagree(folder: SyncedFolder) -> str:
 
 
 def outcome(folder: SyncedFolder, hand: Hand) -> tuple[list[str], dict[str, str], list[str]]:
-    """Return what the ledger and the folder came to, once nothing is left to do."""
+    """Return the final state of the ledger and the folder, once no work is left."""
     for _ in range(2):
         hand.reconcile()
     before = folder.size()
@@ -195,10 +195,10 @@ def test_any_order_of_edits_events_and_old_versions_signs_what_was_asked_for(fol
                     folder.emit("bob", kinds.HandoffTaskChecked(position=0, checked=chance.random() < 0.5))
                 ticks += 1
             case "old":
-                bob.reconcile()  # what was edited before is signed, and then an old version comes back
+                bob.reconcile()  # the earlier edits are signed, and then an old version comes back
                 folder.file().write_text(chance.choice(versions))
                 chance.choice([alice, bob]).reconcile()
-                ticks += 1  # where a single tick is all that differs, it counts as somebody's
+                ticks += 1  # if the files differ in a single tick only, it counts as an edit
             case "bob":
                 bob.reconcile()
                 versions.append(folder.text())

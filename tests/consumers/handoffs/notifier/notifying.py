@@ -1,4 +1,4 @@
-"""A notifier that a test drives: what it told, what it still has to send, and what it gave up."""
+"""A notifier that a test drives: its notices, the ones still to be sent, and the ones it gave up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Notifying:
-    """A notifier that reads and sends what is there, each time it is told to."""
+    """A notifier that reads events and sends notices each time that a test calls it."""
 
     def __init__(self, ledger: Ledger, client: LocalClient, answer: Any, path: Path, channels: list[Channel]) -> None:
         self.ledger, self.client, self.answer, self.path = ledger, client, answer, path
@@ -45,7 +45,7 @@ class Notifying:
             store.close()
 
     def pending(self) -> list[tuple[int, str]]:
-        """Return attempts and last errors of what is to be sent."""
+        """Return attempts and last errors of the notices to be sent."""
         with self.store() as store:
             return [(one.attempts, one.error) for one in store.listed_deliveries(dead=False)[0]]
 
@@ -55,7 +55,7 @@ class Notifying:
 
 
 def told(receiver: Receiver) -> list[tuple[str, str, str]]:
-    """Return who was told to do what with which subject, in order."""
+    """Return agent, action and subject of each notice, in order."""
     data = [one.document["data"] for one in receiver.received]
     return [(one["agent"], one["action"], one["subject"]) for one in data]
 

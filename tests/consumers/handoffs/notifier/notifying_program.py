@@ -1,4 +1,4 @@
-"""A notifier in a process of its own, to be killed: reads and sends what is there, then ends."""
+"""A notifier in a process of its own, to be killed: it reads and sends once, then ends."""
 
 from __future__ import annotations
 

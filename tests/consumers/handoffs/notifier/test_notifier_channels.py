@@ -1,4 +1,4 @@
-"""Each channel is told what it asks for, however many waits and channels there are."""
+"""Each channel gets the notices it asks for, however many waits and channels there are."""
 
 from __future__ import annotations
 

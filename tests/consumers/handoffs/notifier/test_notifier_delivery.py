@@ -98,7 +98,7 @@ def test_receiver_that_is_not_there_is_tried_again(channels_of: Channels) -> Non
 def test_answer_of_50_megabytes_is_delivered_and_not_read(receiver: Receiver, hook: Hook) -> None:
     receiver.script = [flood(50)]
     assert attempt(hook(), TOLD, START_MS).result == "delivered"
-    receiver.close()  # its thread has ended, so the count stands still
+    receiver.close()  # its thread has ended, so the count is final
     assert receiver.sent_bytes < 50 * 1024**2
 
 
@@ -129,7 +129,7 @@ def test_receiver_may_say_when_to_try_again(receiver: Receiver, hook: Hook, valu
     assert said == wait_s or (said is not None and wait_s is not None and said > wait_s > 100)
 
 
-# What follows
+# Consequences
 
 
 SETTINGS = ChannelSettings(agents=["*"], command="true", attempts_max=8, retry_wait_max_s=400)
@@ -180,7 +180,7 @@ def test_command_that_reads_nothing_is_delivered(channels_of: Channels) -> None:
 
 
 def test_command_that_takes_too_long_ends_with_all_it_started(channels_of: Channels, tmp_path: Path) -> None:
-    # Whatever lives holds the write end of this pipe; the read ends when the last of them is gone.
+    # Every live process holds the write end of this pipe; the read ends when the last of them is gone.
     pipe = tmp_path / "pipe"
     (channel,) = channels_of({"command": f"mkfifo {pipe}; (sleep 60 > {pipe}) & cat {pipe}", "timeout_s": 1.0})
     outcome = attempt(channel, TOLD, START_MS)

@@ -140,7 +140,7 @@ def test_completed_dependency_makes_the_next_one_ready_and_told(
     data = ledger.hand_over("later", depends_on=["first"])
     ledger.approve("later", data)
     notifying.catch_up()
-    # Nobody has made what it depends on, which may be a slip: its sender is told.
+    # Nobody has created the handoff it depends on. This may be a slip, so its sender gets a notice.
     assert told(receiver) == [("alice", "amend", "later")]
     ledger.finish("first", verify=True)
     notifying.catch_up()
@@ -150,7 +150,7 @@ def test_completed_dependency_makes_the_next_one_ready_and_told(
 def test_lease_that_ran_out_is_found_by_a_look_without_any_event(
     notifying: Notifying, ledger: Ledger, receiver: Receiver
 ) -> None:
-    # The ledger's clock stands in the past, so by the views' clock the lease ran out as soon as it was taken.
+    # The ledger's clock is in the past, so by the views' clock the lease expired at the moment of the claim.
     data = ledger.hand_over("h1")
     ledger.approve("h1", data)
     notifying.catch_up()

@@ -25,7 +25,7 @@ VARIABLE = "NOTIFY_TEST_SECRET"
 
 
 class Reply(NamedTuple):
-    """What is answered: a status with headers, and ``parts`` until the client goes or the test ends.
+    """An answer: a status with headers, and ``parts`` until the client disconnects or the test ends.
 
     ``waits`` answers nothing at all before the test ends.
     """
@@ -66,7 +66,7 @@ def drip() -> Reply:
 
 
 class Receiver(HttpDouble):
-    """What a receiver answers by its script, and what it was sent."""
+    """A receiver that answers by its script and stores the requests."""
 
     script: list[Reply]
     received: list[Received]

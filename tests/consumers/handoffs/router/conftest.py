@@ -8,7 +8,7 @@ import pytest
 
 pytest.register_assert_rewrite("routed_ledger")
 
-from routed_ledger import Routed  # noqa: E402 - what is rewritten is named first
+from routed_ledger import Routed  # noqa: E402 - pytest must know the module before it is imported
 
 from deedbook.projections.answers.reader import Reader  # noqa: E402 - as above
 

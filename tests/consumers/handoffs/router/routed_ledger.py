@@ -97,7 +97,7 @@ class Routed:
         return [event for event in self.events("handoff.created") if (event.corr or "").startswith("chain:")]
 
     def announced(self) -> list[str]:
-        """Return the ids of what was announced as ready, in order."""
+        """Return the ids of the handoffs that were announced as ready, in order."""
         return [event.name for event in self.events("handoff.ready")]
 
     def letters(self) -> list[str]:

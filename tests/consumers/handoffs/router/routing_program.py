@@ -1,4 +1,4 @@
-"""`deed router` in a process of its own, to be killed: right after a handoff it created, when it is told to."""
+"""`deed router` in a process of its own; on request, it kills itself right after it created a handoff."""
 
 from __future__ import annotations
 

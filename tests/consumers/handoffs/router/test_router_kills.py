@@ -83,7 +83,7 @@ def node(settings: Settings) -> Iterator[ServeProcess]:
 
 @pytest.fixture
 def start(settings: Settings, node: ServeProcess, tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Start a router process over the bus; it is told whether to die after the next handoff that it creates."""
+    """Start a router process over the bus; an argument says whether it dies after it creates its next handoff."""
     program, children = Path(__file__).with_name("routing_program.py"), list[subprocess.Popen[bytes]]()
     chains = tmp_path / "story.toml"
     chains.write_bytes(STORY)
@@ -103,7 +103,7 @@ def start(settings: Settings, node: ServeProcess, tmp_path: Path) -> Iterator[Ca
 
 
 class Work:
-    """What the cast does over the bus."""
+    """The steps that the cast takes over the bus."""
 
     def __init__(self, settings: Settings, url: str) -> None:
         self.clients: dict[str, RemoteClient] = {name: remote(settings, url, name) for name in CAST if name != ROUTER}

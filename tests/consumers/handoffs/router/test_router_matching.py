@@ -1,4 +1,4 @@
-"""Given what is known of an event, a chain fires or says why not, and what it makes is the same every time."""
+"""Given the known facts of an event, a chain fires or says why not, and it always creates the same handoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`handoff.ready` is told once a waiting episode, with the event since which the handoff can be claimed."""
+"""`handoff.ready` is announced once for each time of waiting, with the event since which it can be claimed."""
 
 from __future__ import annotations
 

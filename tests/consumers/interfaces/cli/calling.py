@@ -106,7 +106,7 @@ class Deed:
         return document
 
     def as_read(self, handoff: str, part: str = "version") -> tuple[str, str]:
-        """Return what tells an act that judges a handoff which version (or ``result``) was read: the present one."""
+        """Return the option with the version (or ``result``) of a handoff that a reviewer has read: the present one."""
         return f"--{part}", self("handoff", "show", handoff, f"--{part}").strip()
 
     def refuses(self, code: str, *arguments: object) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
 
 
 def call_all(home: Path, *verbs: Sequence[object], **changed: str) -> None:
-    """Call verbs that succeed, in this process: what is built before a test prints nothing into it."""
+    """Call verbs that succeed, in this process, so that the setup of a test prints nothing into its output."""
     for verb in verbs:
         answer = inside.deed("--home", home, *verb, **changed)
         assert answer.code == 0, answer.err
@@ -221,7 +221,7 @@ class Running:
         return self._child.stderr.readline()
 
     def has_ended(self) -> bool:
-        """Return whether it has come to its end."""
+        """Return whether the process has ended."""
         return self._child.poll() is not None
 
     def signal(self, number: int) -> Said:
@@ -282,7 +282,7 @@ def start_session(deed: Deed, name: str, agent: str = "a") -> str:
 
 
 def emit_finding(deed: Deed, stream: str, finding: str = "it is so", *more: object) -> dict[str, Any]:
-    """Emit a finding and return what was answered."""
+    """Emit a finding and return the answer."""
     data = json.dumps({"finding": finding})
     answer: dict[str, Any] = deed.data("emit", "finding.logged", "--stream", stream, "--as", "a", "--data", data, *more)
     return answer

@@ -1,7 +1,7 @@
 """Ledgers to call verbs on: one in a folder and one behind `deed serve`, each made once, and empty ones for each test.
 
-Tests that take ``deed`` share a ledger, so each names its own streams with ``fresh``. What is marked ``served`` runs
-twice, locally and with ``--server``: a list of verbs that between them use all that a client can do.
+Tests that take ``deed`` share a ledger, so each names its own streams with ``fresh``. Tests marked ``served`` run
+twice, locally and with ``--server``. Together, their verbs use every method of a client.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def served(populated: Callable[[str], Path]) -> Iterator[Place]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let a test marked ``served`` run twice: both clients are one to whoever calls (``client_suite`` proves that)."""
+    """Run each test marked ``served`` twice: both clients behave alike for callers (``client_suite`` proves that)."""
     if "place" in metafunc.fixturenames:
         is_served = metafunc.definition.get_closest_marker("served") is not None
         metafunc.parametrize("place", ["local", "server"] if is_served else ["local"], indirect=True, scope="session")
@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest, populated: Callable[[str], Path]) -> Place:
-    """A ledger in its folder and, for what is marked ``served``, one behind a server."""
+    """A ledger in its folder and, for tests marked ``served``, one behind a server."""
     if request.param == "local":
         return Place(populated("local"))
     found: Place = request.getfixturevalue("served")

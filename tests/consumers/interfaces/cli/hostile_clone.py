@@ -1,6 +1,7 @@
-"""A stranger's repository whose every setting acts, as somebody finds it who has cloned it: ``clone``.
+"""A stranger's repository, in which every setting acts, as its victim has just cloned it: ``clone``.
 
-What acts leaves a mark: the server program and the command append to a file, what is sent is kept by a server here.
+Each action leaves a trace: the server program and the command append to a file, and a server of the test stores
+everything that is sent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Sink(NamedTuple):
 
 
 class Clone(NamedTuple):
-    """A clone of the stranger's repository: its folder, where programs leave their mark, and what was sent."""
+    """A clone of the stranger's repository: its folder, the file with programs' traces, and the sent messages."""
 
     folder: Path
     mark: Path

@@ -38,5 +38,5 @@ def append(stream: str) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(append(sys.argv[1]))
-    except (Unavailable, OSError):  # the folder cannot be opened, or nobody can be told
+    except (Unavailable, OSError):  # the folder cannot be opened, or there is no reader of the report
         sys.exit(unavailable)

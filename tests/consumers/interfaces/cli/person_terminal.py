@@ -25,7 +25,7 @@ class Terminal:
         os.close(theirs)
 
     def until(self, text: str | None) -> str:
-        """Return what is shown until a text, or to the end."""
+        """Return the output up to a text, or to the end."""
         shown = b""
         with contextlib.suppress(OSError):  # the process of this terminal has ended
             while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):

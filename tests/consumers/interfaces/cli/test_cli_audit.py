@@ -1,4 +1,4 @@
-"""What an auditor calls: receipts, checkpoints, `deed verify` on a ledger and on a bundle."""
+"""The verbs of an auditor: receipts, checkpoints, `deed verify` on a ledger and on a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deed backup` and `restore`: what was acknowledged is in it, and what was not verified is never put in place."""
+"""`deed backup` and `restore`: a backup has every acknowledged event, and an unverified one is never put in place."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
 
 
 def head(home: Path) -> tuple[int, str]:
-    """Return the size and root of the log, as it lies in its folder."""
+    """Return the size and root of the log in its folder."""
     with Log(home) as log, log.snapshot() as snapshot:
         return snapshot.size, snapshot.root().hex()
 

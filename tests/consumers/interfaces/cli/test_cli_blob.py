@@ -138,7 +138,7 @@ def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
     resumed: list[int] = []
     with Serving(alone.home) as serving:
         put(serving, lambda done, _: resumed.append(done))
-    assert resumed[0] >= stored[-1]  # what was acknowledged is there
+    assert resumed[0] >= stored[-1]  # all acknowledged parts are there
     assert alone("fsck").startswith("VALID: ")
     with LocalClient(Settings(home=alone.home)) as client:
         assert client.get_blob(ref) == content

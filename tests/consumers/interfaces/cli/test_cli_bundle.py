@@ -75,7 +75,7 @@ def part(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_source(value: Any) -> Any:
-    """Return an answer without what says where it was read, and what only the ledger's folder tells."""
+    """Return an answer without the fields that depend on its source or that only the ledger's folder has."""
     if isinstance(value, dict):
         left_out = {"as_of", "gate", "next", "command"}
         return {name: without_source(part) for name, part in value.items() if name not in left_out}

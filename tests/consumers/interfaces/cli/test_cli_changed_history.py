@@ -157,7 +157,7 @@ def test_bundle_of_another_history_is_told_by_a_reader_of_the_ledger(scene: Scen
     for name in ("new3", "new3-stream", "new4"):  # new3 has as many entries as this reader trusts
         report = scene.deed.refuses("HISTORY_CHANGED", "verify", "--bundle", str(folder / f"{name}.tar"))["details"]
         assert report["report"]["outcome"] == "HISTORY_CHANGED"
-    for name in ("prefix", "new4-stream"):  # nothing here tells: the log is not the one that was trusted, either
+    for name in ("prefix", "new4-stream"):  # not compared with the trusted head
         report = scene.deed.data("verify", "--bundle", str(folder / f"{name}.tar"))
         assert any("was not compared" in note["message"] for note in report["notes"])
 

@@ -118,7 +118,7 @@ def test_without_a_name_the_link_is_of_the_only_human_whose_key_is_here(populate
     assert of("nobody") == ("nobody", "nobody is no human: only humans decide here")
     (home / "keys" / "rita.key").unlink()
     assert of(None) == ("", "no human's key is here")
-    assert of("rita") == ("rita", "")  # whose queue can be read where the key is not
+    assert of("rita") == ("rita", "")  # rita's queue can be read without her key
 
 
 @pytest.fixture

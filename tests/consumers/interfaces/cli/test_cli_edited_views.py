@@ -1,4 +1,4 @@
-"""Somebody edits the views by hand: a list repeats the lie, and what one acts on does not."""
+"""Somebody edits the views by hand: a list repeats the lie, but an answer on which an agent acts does not."""
 
 from __future__ import annotations
 

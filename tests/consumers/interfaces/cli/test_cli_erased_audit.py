@@ -68,7 +68,7 @@ def test_receipt_of_before_and_of_after_prove_the_same_event(erased: tuple[Deed,
     after = deed.data("receipt", "verify", deed.home.parent / "after.tlog-proof")
     assert (before["id"], before["outcome"]) == (after["id"], "VALID")
     assert after["outcome"] == "VALID_WITH_ERASURES"
-    # Anybody can put the rest of another event into a receipt, so it says nothing of what is left.
+    # Anybody can put the remnant of another event into a receipt. So the receipt proves no author, kind or stream.
     assert before["author_verified"]
     assert not after["author_verified"]
     assert [after[name] for name in ("kind", "stream", "author")] == [None, None, None]

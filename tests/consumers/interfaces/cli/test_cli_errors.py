@@ -1,4 +1,4 @@
-"""What goes wrong on the command line: the code, the exit code, where it is printed, and that nothing was appended."""
+"""Errors on the command line: the code, the exit code, the output that has it, and that nothing was appended."""
 
 from __future__ import annotations
 

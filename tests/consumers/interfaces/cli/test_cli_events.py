@@ -41,7 +41,7 @@ def test_emitted_event_is_shown_by_index_id_prefix_and_digest(deed: Deed, fresh:
 
 
 def lines(*documents: object) -> bytes:
-    """Return JSON lines; bytes stand as they are."""
+    """Return JSON lines; bytes stay unchanged."""
     return b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in documents) + b"\n"
 
 

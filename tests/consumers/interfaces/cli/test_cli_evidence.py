@@ -28,7 +28,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def reasoned(alone: Deed, project: Path) -> Deed:
-    """A ledger with a's reasoning r, of which all three references stand, and the reviewer b."""
+    """A ledger with a's reasoning r, all three of whose references hold, and the reviewer b."""
     assert project.exists()
     alone("agent", "add", "a", "--role", "agent")
     alone("agent", "add", "b", "--role", "reviewer", "--unprotected")

@@ -23,7 +23,7 @@ FILE: Final = (
 
 @pytest.fixture
 def dora(alone: Deed, cheap_passphrases: None) -> Deed:
-    """A ledger in which the human dora has a sealed key and a session key; whoever calls has no passphrase."""
+    """A ledger in which the human dora has a sealed key and a session key; the test has no passphrase."""
     for words in (["agent", "add", "dora", "--role", "human"], ["key", "delegate", "--as", "dora", "--ttl", "12h"]):
         read, write = os.pipe()
         os.write(write, b"hers\n")
@@ -65,7 +65,7 @@ def test_imported_handoff_is_taken_over_by_nobody(deed: Deed, fresh: Fresh, tmp_
     refused = deed.refuses("VERSION_MISMATCH", *emit, seen)
     assert f"deed handoff show {name}" in refused["message"]
     now = deed.data("handoff", "show", name)
-    assert now["title"] == "EVIL"  # as whoever verifies this result has read
+    assert now["title"] == "EVIL"  # the verifier of this result has read this title
     deed("handoff", "verify", name, "--result", now["result"], "--as", "rita")
 
 

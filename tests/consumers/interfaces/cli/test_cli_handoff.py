@@ -1,4 +1,4 @@
-"""`deed handoff`: the whole life of a handoff by verbs, why it is not ready, and what is refused with which code."""
+"""`deed handoff`: the whole life of a handoff by verbs, why it is not ready, and refusals with their codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def create(deed: Deed, name: str, *more: object) -> str:
 
 
 def status(deed: Deed, name: str) -> str:
-    """Return where a handoff stands."""
+    """Return the status of a handoff."""
     found: str = deed.data("handoff", "show", name)["status"]
     return found
 

@@ -44,7 +44,7 @@ def test_history_names_keys_and_verifies_each_signature(deed: Deed, fresh: Fresh
     name = life(deed, fresh("signed"))
     deed("key", "delegate", "--as", "b", "--ttl", "1h")
     deed("handoff", "log", name, "進行中", "--as", "b")
-    # A served ledger has a router, which may tell that it is ready before it is claimed.
+    # A served ledger has a router, which may announce that the handoff is ready before it is claimed.
     told = deed.data("handoff", "show", name, "--history")["history"]
     history = [one for one in told if one["kind"] != "handoff.ready"]
     assert [(one["author"], one["kind"], one["key_type"]) for one in history] == [
@@ -112,7 +112,7 @@ def test_forged_entry_is_refused_and_nothing_is_shown_of_it(alone: Deed) -> None
         with Ledger(alone.home) as ledger, ledger.log.tables.writing() as txn:
             txn.put(index_key(approved), another.encode(), db=ledger.log.tables.entries)
         for options in ((), ("--history",)):
-            # Which one it is cannot be told from its tree, which is another one now; `deed verify` says it.
+            # The changed entry changes the tree, too, so the tree cannot identify it; `deed verify` can.
             error = alone.refuses("VERIFICATION_FAILED", "handoff", "show", "h", *options)
             assert "`deed verify`" in error["message"]
 

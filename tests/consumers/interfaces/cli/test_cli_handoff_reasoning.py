@@ -104,13 +104,13 @@ def test_receiver_reads_the_reasoning_and_how_its_evidence_stands_through_five_c
         for reads in (["next", "--as", carl], ["handoff", "show", name]):
             said = deed(*reads)
             assert re.search(line, said)
-            assert (brief in said) is ("show" in reads)  # a list names it, and does not tell it again
+            assert (brief in said) is ("show" in reads)  # a list names the brief, and does not repeat it
         action = deed.data("snapshot", "receive", own, "--as", carl)["action"]
         assert action == ("act" if stand == 3 else "human_review_required")
     assert len(set(entries)) == 5
     primed = deed("prime", "--as", carl, "--budget", 4000)
     assert f"claim {name} (with its reasoning): `deed handoff claim" in primed
-    assert "CONCLUSION" not in primed  # that is for `handoff show` to tell
+    assert "CONCLUSION" not in primed  # only `handoff show` prints it
 
 
 def test_what_a_human_answered_is_read_with_the_handoff(deed: Deed, fresh: Fresh) -> None:

@@ -28,7 +28,7 @@ def watching(place: Place, folder: Path, agent: str, *more: object) -> Running:
 
 
 def once(place: Place, folder: Path, agent: str) -> str:
-    """Bring a folder into step once; return what was told. The exit code says whether something is left undone."""
+    """Synchronise a folder once; return the output. The exit code says whether any work is left."""
     server = ["--server", place.server] if place.server else []
     said = inside.deed("--home", place.home, *server, "handoff", "watch", folder, "--as", agent, "--once")
     is_open = any(line.startswith(("held", "conflict", "refused", "deleted")) for line in said.out.splitlines())
@@ -103,7 +103,7 @@ def test_edit_becomes_an_event_and_an_event_an_edit(deed: Deed, fresh: Fresh, fo
 def test_what_the_agent_may_not_sign_is_listed_by_every_pass(
     populated: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deed, name = Deed(capsys, Place(populated("held"))), "held"  # of the shared ledger each of the passes reads all
+    deed, name = Deed(capsys, Place(populated("held"))), "held"  # in the shared ledger, each pass reads all streams
     deed("handoff", "create", name, "--title", "x", "--to", "b", "--reviewer", "rita", "--as", "a")
     assert deed.place is not None
     for agent in ("a", "b", "rita"):
@@ -173,7 +173,7 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
     assert sorted(noted) == sorted([f"{what} {number}." for what in ("note", "event") for number in range(rounds)])
     signed = Counter(text.split()[-1] for kind, text in log if kind == "handoff.task_checked")
     for step, edits in Counter(str(number % 5) for number in range(rounds)).items():
-        # Two edits of one box that no watcher lived to see are none; fewer than all is only what was taken back so.
+        # Two edits of one box between two runs of the watcher cancel out, so pairs of edits may be missing.
         assert signed[step] <= edits
         assert (edits - signed[step]) % 2 == 0
     assert is_in_step(deed, folder, name)
@@ -195,7 +195,7 @@ def test_folder_that_cannot_be_written_is_told(
     place = Place(populated("readonly"))
     claimed(Deed(capsys, place), "h")
     if os.geteuid() == 0:
-        (folder / "h.md").mkdir()  # who may write everywhere cannot write over a folder either
+        (folder / "h.md").mkdir()  # even root cannot write a file over a folder
         assert "refused" in once(place, folder, "b")
         return
     folder.chmod(0o500)

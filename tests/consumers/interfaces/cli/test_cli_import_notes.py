@@ -1,4 +1,4 @@
-"""`deed import empirica` and `deed import list`, locally and through a server; what was imported is marked."""
+"""`deed import empirica` and `deed import list`, locally and through a server; imported records are marked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_import_counts_every_note_and_a_second_one_adds_none(deed: Deed, tmp_
 
 
 def _standing(dry: dict[str, int]) -> int:
-    """Return how many notes stand already, from a test before this one."""
+    """Return how many notes an earlier test has imported already."""
     return dry["read"] - dry["would_add"]
 
 

@@ -1,6 +1,6 @@
-"""What everyday verbs import, module by module: a verb's start is most of what it takes, and imports are most of that.
+"""The modules that everyday verbs import: starting takes most of a verb's time, and imports most of the start.
 
-The modules that are kept are those beyond Python's own library, of which the ones that cost much stand in ``COSTLY``.
+The counted modules are those outside Python's standard library; ``COSTLY`` names the expensive ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ finally:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: str, tmp_path: Path) -> None:
-    alone("log")  # the views are there: a second run is what is looked at
+    alone("log")  # build the views first, because the second run is the measured one
     command = [sys.executable, "-c", PROGRAM, "--home", str(alone.home), *verb.split()]
     # Measuring coverage would itself load modules into the fresh process.
     calm = {name: value for name, value in environment().items() if not name.startswith("COVERAGE")}

@@ -1,7 +1,4 @@
-"""Whatever write or sync of the machine fails, and wherever a process is killed: what was answered is there, and whole.
-
-``make faults`` goes through every call of every scene with every fault, and prints what it hit.
-"""
+"""Any write or sync of the machine fails, or a process is killed anywhere: all acknowledged events are there, whole."""
 
 from __future__ import annotations
 
@@ -95,7 +92,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(autouse=True)
 def steered(stage: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs finds the ledger and nobody's own decisions; the folder is as it was made."""
+    """Let processes find this ledger and no user's decisions; restore the folder to its first state."""
     steer(monkeypatch, stage.folder)
     stage.restore()
 

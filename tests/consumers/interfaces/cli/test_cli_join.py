@@ -30,7 +30,7 @@ _names = (f"dora{number}" for number in itertools.count())
 
 
 class Shell:
-    """Somebody's shell in a folder of his own."""
+    """A user's shell in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,7 +165,7 @@ def test_join_that_was_killed_goes_on_with_the_keys_that_it_made(
 
     def killed(*arguments: Any, **options: Any) -> Any:
         done(*arguments, **options)
-        raise SystemExit(9)  # as far as the files and the ledger can tell
+        raise SystemExit(9)  # for the files and the ledger, this equals a kill
 
     with monkeypatch.context() as patched:
         patched.setattr(joining, step, killed)

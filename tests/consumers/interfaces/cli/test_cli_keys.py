@@ -172,7 +172,7 @@ def test_answers_to_reviews_by_a_stolen_key_are_named(mine: Deed) -> None:
 def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh) -> None:
     deed("key", "rotate", "--as", "b")
     deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
-    if deed.is_remote:  # what a kill leaves after the ledger has accepted: the server knows the new bus key only
+    if deed.is_remote:  # as after a kill once the ledger has accepted: the server knows only the new bus key
         keys = deed.home / "keys"
         old = {name: (keys / name).read_bytes() for name in ("b.key", "b.nkey")}
         deed("key", "rotate", "--as", "b")

@@ -25,7 +25,7 @@ CALL: Final = (sys.executable, "-P", "-m", "deedbook")
 
 def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a verb on a home that is mounted read-only."""
-    # As a user, -r gives a namespace in which he may mount; root has that right already.
+    # For a user, -r gives a namespace in which they may mount; root may mount already.
     command = ["unshare", "-r", "-m", "sh", "-c", MOUNTED, "sh", str(home), *CALL, "--home", str(home), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=home.parent)
 

@@ -1,4 +1,4 @@
-"""`deed receipt` and `emit --receipt`: what is handed on proves itself offline, and what was changed is refused."""
+"""`deed receipt` and `emit --receipt`: a receipt proves its event offline, and a changed one is refused."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
     emit_finding(alone, "session/work", "two")
     later = kept.with_name("later")
     alone("receipt", 4, "-o", later)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # what another place knows is not compared here
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # compare with no other trust store
     other("restore", alone.home.with_name("b.tar"))
     (copy / "keys").mkdir(exist_ok=True)
     for name in ("checkpoint", "a"):
@@ -195,7 +195,7 @@ def test_no_changed_character_of_a_receipt_passes(stranger: Deed, kept: Path, al
 def test_an_exported_folder_is_whole_or_not_there(alone: Deed, stranger: Deed, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert "python3 verify.py in it" in alone("export", f"{site}/")
-    alone.refuses("FILE_EXISTS", "export", f"{site}/")  # what is published is not mixed with what comes later
+    alone.refuses("FILE_EXISTS", "export", f"{site}/")  # published files are not mixed with later ones
     assert stranger("verify", "--bundle", site).startswith("VALID: ")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.name != ".deedbook"] == []
     told = subprocess.run([sys.executable, site / "verify.py"], cwd=site, capture_output=True, text=True, check=False)

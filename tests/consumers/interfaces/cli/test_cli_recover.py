@@ -41,7 +41,7 @@ class Scene(NamedTuple):
 
 
 def head(home: Path) -> tuple[int, str]:
-    """Return the size and root of the log, as it lies in its folder."""
+    """Return the size and root of the log in its folder."""
     with Log(home) as log, log.snapshot() as snapshot:
         return snapshot.size, snapshot.root().hex()
 
@@ -53,7 +53,7 @@ def entries(home: Path) -> list[bytes]:
 
 
 def append(home: Path, *findings: str) -> None:
-    """Append findings to the log as it lies there, whatever its readers remember."""
+    """Append findings to the log in its folder, whatever its readers trust."""
     drafts = [Draft(stream="session/s", data=FindingLogged(finding=finding)) for finding in findings]
     with Log(home) as log, log.snapshot() as snapshot:
         ledger = snapshot.head.ledger if snapshot.head else ""
@@ -166,7 +166,7 @@ def test_epoch_does_not_excuse_the_next_loss(scene: Scene) -> None:
     shutil.copytree(scene.deed.home / "log", scene.copy)
     put_in(scene.deed.home, "four")
     after = head(scene.deed.home)
-    assert after[0] < scene.head[0]  # what is lost now is no larger than what was given up before
+    assert after[0] < scene.head[0]  # the size after this loss is below the size that was given up before
     scene.put_back(forget=True)
     assert scene.deed.refuses("HISTORY_CHANGED", "serve")["details"]["stream"].endswith("_2")
     answer = scene.deed.data("recover", "--from-stream")

@@ -1,4 +1,4 @@
-"""The report after POSTFLIGHT and `deed report generate`: made, made again, left to the sweep; what is refused."""
+"""The report after POSTFLIGHT and `deed report generate`: generated once or again, left to the sweep, refused."""
 
 from __future__ import annotations
 

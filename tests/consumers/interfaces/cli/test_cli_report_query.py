@@ -1,4 +1,4 @@
-"""`deed report query`, `similar`, `overlap`, `calibration`: reports are found and compared; what is refused."""
+"""`deed report query`, `similar`, `overlap`, `calibration`: reports are found and compared; bad queries are refused."""
 
 from __future__ import annotations
 

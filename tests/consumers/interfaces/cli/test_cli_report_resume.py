@@ -1,4 +1,4 @@
-"""`deed report resume`: a fresh process takes up what was reported, within its tokens."""
+"""`deed report resume`: a fresh process continues from the reports, within its budget of tokens."""
 
 from __future__ import annotations
 

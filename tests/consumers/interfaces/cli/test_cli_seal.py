@@ -59,7 +59,7 @@ def test_no_file_of_the_ledger_has_the_clear_text(own: Deed, tmp_path: Path) -> 
     own("backup", project / "backup.tar")
     for text in CLEAR:
         assert files_with(project, text) == []
-    assert len(files_with(project, "Bergen is a town")) > 2  # the search finds what is not sealed
+    assert len(files_with(project, "Bergen is a town")) > 2  # the search does find text that is not sealed
 
 
 def test_an_amendment_seals_what_is_new_and_keeps_what_was_sealed(own: Deed) -> None:

@@ -1,4 +1,4 @@
-"""`deed serve` and `deed watch` as processes: started, killed, refused a second time, reacting exactly as told."""
+"""`deed serve` and `deed watch` as processes: started, killed, refused a second time, and acting on each event."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bus_pid(home: Path) -> int:
 
 
 def find(place: Place, finding: str) -> dict[str, Any]:
-    """Emit a finding as a, and return what was answered."""
+    """Emit a finding as a, and return the answer."""
     server = ["--server", place.server] if place.server else []
     data = json.dumps({"finding": finding})
     emitted = ["emit", "finding.logged", "--stream", "session/s", "--as", "a", "--data", data, "--json"]
@@ -237,7 +237,7 @@ def test_watcher_that_was_killed_misses_nothing(home: Path, watched: Watched) ->
         watching.signal(signal.SIGKILL)
     find(Place(home), "two")
     assert inside.deed(*watched.arguments, "--once").code == 0
-    # At least once: what was in hand when the kill came may be seen again, with the same id.
+    # At least once: an event that was being handled at the kill may be delivered again, with the same id.
     assert list(dict.fromkeys(watched.findings())) == ["one", "two"]
 
 

@@ -1,4 +1,4 @@
-"""`deed session`: what an agent records on its way, which session is meant, and what is refused."""
+"""`deed session`: the records of an agent's work, the choice of the session, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of what was learned, recorded at once: all of it or nothing, each fault by its line, and once only."""
+"""A file of learned facts, recorded at once: all of it or nothing, each fault with its line, and once only."""
 
 from __future__ import annotations
 

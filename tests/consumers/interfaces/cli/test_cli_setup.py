@@ -40,7 +40,7 @@ def ready(alone: Deed, project: Path) -> Deed:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return what lies in a folder beside the ledger and what its readers remember."""
+    """Return the files in a folder, without the ledger and its readers' trust stores."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -146,7 +146,7 @@ def test_two_colleagues_work_with_one_committed_settings_file(ready: Deed, proje
     theirs = Deed(ready._capsys, Place(colleague / ".deedbook"))
     theirs("init", "--unprotected")
     theirs("agent", "add", "bob", "--role", "agent")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where `deed` is installed
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the folder that has `deed`
     for folder, given, whose in ((project, {}, "claude-code"), (colleague, {"DEEDBOOK_AGENT": "bob"}, "bob")):
         event = json.dumps({"session_id": "1", "cwd": str(folder), "hook_event_name": "SessionStart"})
         patient = {"PYTHONPATH": str(Path(__file__).parents[1] / "hooks/patience"), "DEEDBOOK_TEST_HOOK_S": "60"}

@@ -1,4 +1,4 @@
-"""`deed snapshot` and `deed review`: what is known travels, and what needs a human stands until one answers."""
+"""`deed snapshot` and `deed review`: snapshots are transferred, and a review stays open until a human answers."""
 
 from __future__ import annotations
 

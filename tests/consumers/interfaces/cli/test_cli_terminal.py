@@ -1,8 +1,8 @@
-"""What people see in a real terminal: no line of a list is wider than it, with colour and without.
+"""The output in a real terminal: no line of a list is wider than it, with colour and without.
 
-One tmux server has a session for each width and for ``NO_COLOR``; in each one process calls every verb, one below the
-other. The screens are kept as text; tmux says itself which lines it had to wrap. Times, keys and digests are replaced
-by ones of the same width.
+One tmux server has a session for each width and for ``NO_COLOR``; in each, one process calls every verb in turn. The
+screens are stored as text; tmux reports which lines it had to wrap. Times, keys and digests are replaced by ones of the
+same width.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def screens(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
 
 
 def shown(screen: str) -> list[str]:
-    """Return the lines of a screen, without what is another one each time."""
+    """Return the lines of a screen, without the parts that differ from run to run."""
     screen = A_TIME.sub(lambda time: "2026-01-01 00:00:00Z"[: len(time[0])], A_KEY.sub("0123456789abcdef", screen))
     screen = A_VERSION.sub("sha256:000000", screen)  # it is that of a content with the day on which it was written
     return [line.rstrip() for line in screen.rstrip().split("\n")]

@@ -34,7 +34,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
 
 
 def stop(shell: Deed, logs: Path) -> str:
-    """Begin a search that takes a while, stop it as ^C does, and return what is said then."""
+    """Start a search that takes a while, stop it as ^C does, and return its output."""
     with Running("--home", shell.home, "tot", "run", *SLOW, "--beam", 64, "--logs", logs) as search:
         wait_until(lambda: [one for one in shell.data("tot", "list")["items"] if one["root_id"]], "a search begun")
         said = search.signal(signal.SIGINT)

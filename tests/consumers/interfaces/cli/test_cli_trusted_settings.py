@@ -1,7 +1,7 @@
-"""Every setting of a ledger's folder is harmless, or acts: then it does nothing before `deed trust`, and works after.
+"""Every setting of a ledger's folder is either harmless, or has no effect before `deed trust` and works after it.
 
-The types of ``config.toml``, of its tables and of ``chains.toml`` are walked to their last field. So whoever adds a
-setting says here which it is, and of one that acts shows both.
+The types of ``config.toml``, of its tables and of ``chains.toml`` are walked to their last field. So the author of a
+new setting says here which of the two it is. For a setting that acts, this module tests both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "witness": WitnessSettings,
     "views": ViewsSettings,
 }
-"""What the free tables of ``Actions`` are converted to by whoever uses them."""
+"""The types to which the users of ``Actions`` convert its free tables."""
 
 HARMLESS: Final = {
     *("map_size_bytes", "blobs_size_max_bytes", "default_reviewer"),
@@ -50,7 +50,7 @@ HARMLESS: Final = {
         f"quota.{name}"
         for name in ("events_per_minute", "event_bytes_per_day", "blob_bytes_unreferenced", "blob_bytes")
     ),
-    # Of what acts by another field of its table, these say how often, how long, in which words.
+    # These only change how often, how long or with which words another field of their table acts.
     *(f"llm.{name}" for name in ("model", "timeout_s", "attempts_max", "answer_tokens_max", "json_mode")),
     *(f"llm.{name}" for name in ("token_field", "temperature", "seed", "attempts", "parallel_max", "fields")),
     *(f"notify.{name}" for name in ("agents", "actions", "name", "allow_http")),
@@ -250,7 +250,7 @@ def test_every_setting_is_harmless_or_shown_to_act() -> None:
 
 
 def test_table_that_acts_and_has_no_type_of_its_own_is_no_setting_yet() -> None:
-    """Else what is put into a free table would be walked by nobody."""
+    """If a free table had no type in ``TABLES``, nobody would walk its fields."""
     free = {field.name for field in msgspec.structs.fields(Actions) if "dict" in repr(field.type)}
     assert free == TABLES.keys()
 

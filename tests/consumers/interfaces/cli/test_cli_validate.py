@@ -1,4 +1,4 @@
-"""`deed reasoning validate`: what stands, what is stale, and the exit code by which a script knows."""
+"""`deed reasoning validate`: references that hold or are stale, and the exit code for scripts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def following(alone: Deed, database: str) -> tuple[str, ...]:
-    """What is called to follow the log of a ledger with one session."""
+    """Return the command that follows the log of a ledger with one session."""
     alone("agent", "add", "a", "--role", "agent")
     start_session(alone, "s1")
     return ("project", "--store", database, "--follow", "--home", str(alone.home))

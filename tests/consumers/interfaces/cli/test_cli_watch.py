@@ -33,7 +33,7 @@ def test_dead_letter_is_listed_and_forgotten_once_its_retry_succeeds(
     def watch(*arguments: str) -> dict[str, Any]:
         common = ("--home", home, "--as", "a", "watch", "--kind", "session.started", "--exec", f"test -e {flag}")
         said = inside.deed(*common, "--json", *arguments)
-        assert said.code == ("--once" in arguments), said.err  # which ends with 1 after a dead letter
+        assert said.code == ("--once" in arguments), said.err  # --once ends with 1 after a dead letter
         return json.loads(said.out)["data"] if said.out else {}
 
     emitted = inside.deed(

@@ -54,7 +54,7 @@ def folder(alone: Deed, tmp_path: Path, opened: Callable[[], list[str]]) -> Path
 
 
 def watched(deed: Deed, folder: Path, *more: str) -> str:
-    """Synchronise the folder once as alex; return what was said."""
+    """Synchronise the folder once as alex; return the output."""
     said = inside.deed("--home", deed.home, "handoff", "watch", folder, "--as", "alex", "--once", *more)
     assert said.code == (5 if said.out.startswith("held") else 0), said.err
     return said.out

@@ -1,6 +1,6 @@
 """An installation without extras: everything on one machine works, and what needs an extra names it.
 
-A process in which the packages of all extras cannot be imported stands for one in which they are not installed.
+In place of such an installation, a process runs that cannot import the packages of any extra.
 """
 
 from __future__ import annotations

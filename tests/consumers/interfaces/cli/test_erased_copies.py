@@ -313,7 +313,7 @@ def test_another_machine_takes_the_texts_out_of_its_copies_when_it_next_runs(mac
     said = other.run("handoff", "list", "--as", "b")
     assert "redacted since the last look here" in said.err
     assert f"rewritten: {folder / 'docs/handoffs/h1.md'}" in said.err
-    # No entry says what was printed into a log of this machine, and here nobody knows the text.
+    # No entry refers to the text printed into a log of this machine, and nobody on this machine knows the text.
     assert holding(other) == ["other/.deedbook/hooks.log"]
     assert [SECRET in git(folder, "show", ref) for ref in notes] == [False, False]
     assert (watched / "h1.md").read_text().endswith(note)

@@ -1,4 +1,4 @@
-"""Transcripts: what somebody types on a page of ``transcripts/``, and exactly what the command line answers.
+"""Transcripts: the commands on a page of ``transcripts/``, and the exact output of the command line.
 
 Each page begins in an empty folder, with a copy of one ledger. It has the agents a and b, the admin ada, and the human
 reviewer rita. The blocks of a page run one after the other in this process:
@@ -125,7 +125,7 @@ def test_server_answers_as_on_the_page(
     page: Path, served: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deed = Deed(capsys, served)
-    for session in deed.data("session", "list", "--status", "open")["items"]:  # of other tests: they would go along
+    for session in deed.data("session", "list", "--status", "open")["items"]:  # the page would show them, too
         deed("session", "end", session["id"], "--as", session["author"])
     play(page, Shell(deed, tmp_path, monkeypatch))
 

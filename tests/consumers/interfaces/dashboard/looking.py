@@ -54,7 +54,7 @@ class Viewer:
         self.open()
 
     def open(self) -> None:
-        """Come to the dashboard as it is now, with a new browser."""
+        """Open the dashboard as it is now, in a new browser."""
         self.client = TestClient(self.dashboard.application(), ORIGIN, follow_redirects=False)
         self.enter()
 

@@ -1,4 +1,4 @@
-"""Two people at one dashboard, each in a browser of their own at the same time: each decides what is theirs."""
+"""Two people use one dashboard at the same time, each in a browser of their own: each decides their own items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deciding in a real browser: by keyboard alone, without scripts, and never what was not displayed."""
+"""Deciding in a real browser: by keyboard alone, without scripts, and never something that was not displayed."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_what_was_amended_since_it_was_displayed_is_not_approved_and_the_differe
     assert "Delete everything" in browser.text("[role=alert]")
     assert last(story, "stale").kind == "handoff.amended"
     assert all("409" in problem for problem in browser.problems())
-    press_approve(browser, "stale")  # what is displayed now
+    press_approve(browser, "stale")  # the version displayed now
     browser.until_shown("Signed as entry")
     assert last(story, "stale").data.version == story.ask("handoffs.facts", id="stale")["version"]
 

@@ -33,7 +33,7 @@ UNSEEN = r"[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2066-\u2
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The demo's past, told by an attacker."""
+    """The demo's events, with every text written by an attacker."""
     return hostile(tmp_path_factory.mktemp("hostile") / ".deedbook")
 
 

@@ -91,7 +91,7 @@ def test_tab_that_led_goes_and_another_takes_over(carol: Opened, page: Browser) 
 
 
 def test_row_that_somebody_points_at_holds_still_until_he_leaves(carol: Opened, page: Browser) -> None:
-    """What is about to be clicked never moves away."""
+    """A row that the person is about to click never moves away."""
     hand_over(carol, "under-the-mouse")
     page.until_shown("Work called under-the-mouse", "#queue")
     page.command("Input.dispatchMouseEvent", type="mouseMoved", x=200, y=140)

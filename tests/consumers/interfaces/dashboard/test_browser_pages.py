@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The first of all installs axe-core, and a page may come slowly; the long run judges 300 looks in one test.
 pytestmark = pytest.mark.timeout(7200 if is_long_run else 300)
 
-# What would not be on the paper: areas that scroll, because nobody scrolls there.
+# Paper would lack the hidden content of areas that scroll, because nobody can scroll there.
 CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedStyle(one).overflowX !== "visible" &&
   one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline" && one.tagName !== "PROGRESS" &&
   getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""

@@ -1,4 +1,4 @@
-"""The page of a proof in real browsers: it agrees with what is right, and refuses what somebody changed on the way."""
+"""The page of a proof in real browsers: it accepts a right proof, and refuses one that was changed on the way."""
 
 from __future__ import annotations
 

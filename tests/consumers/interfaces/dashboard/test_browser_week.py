@@ -1,4 +1,4 @@
-"""The page of a week in a real browser: what was learned about something and by whom, by keys and without scripts."""
+"""The page of a week in a real browser: who learned what about a subject, by keyboard and without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several imported handoffs accepted as history: what is shown, what is signed, and what is not."""
+"""Several imported handoffs are accepted as history: the page shows some, the signature covers these and no others."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_is_shown_whole_with_its_claim_and_signed_as_an_event_of_its_own(ri
     for text in ("Work &lt;b&gt;a", "“merged”", "Rotate &lt;i&gt;it", "first", "second", "green " * 200, "kuro → bob"):
         assert text.strip() in page
     main = page[page.index("<main") : page.index("</main>")]
-    assert "<details" not in main  # nobody sees what is folded
+    assert "<details" not in main  # no content is hidden in a folded section
     before = rita.ledger.head()[0]
     answer = rita.post("/accept", **form_of(rita, "a", "c", "d") | {"note": "Read"})
     assert answer.status_code == 200

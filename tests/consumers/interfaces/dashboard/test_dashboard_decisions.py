@@ -1,4 +1,4 @@
-"""Deciding in the dashboard, form by form: what is signed, what is refused, and that nothing is signed then."""
+"""Deciding in the dashboard, form by form: each form signs its decision, and a refused form signs nothing."""
 
 from __future__ import annotations
 

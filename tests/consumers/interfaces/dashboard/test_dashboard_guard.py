@@ -73,7 +73,7 @@ def test_a_login_ends_after_a_day_and_forgets_its_key() -> None:
     assert session is not None
     session.signer._key, session.signer._until = Key(bytes(32)), 1e12
     assert (session.ended, session.signer.left_s > 0) == ("", True)
-    guard.session(None, 1_000 + session_max_s * 1000)  # whoever asks
+    guard.session(None, 1_000 + session_max_s * 1000)  # a request without a cookie, by anybody
     assert session.ended == "This login ended after 24 hours."
     assert (session.signer._key, guard.sessions_of("rita")) == (None, [])
 

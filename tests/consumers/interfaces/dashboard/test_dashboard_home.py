@@ -102,7 +102,7 @@ def test_what_needs_a_person_is_paged_and_claims_of_files_come_last(viewer: View
     assert first["items"][0]["id"] == "h00"
     assert [one["id"] for one in viewer.data("/", after=first["next"])["items"]] == ["old"]
     assert "from imported files, to confirm" in viewer.page("/", after=first["next"])
-    assert "# 修復 &lt;b&gt;" in viewer.page("/h/old")  # what is confirmed can be read
+    assert "# 修復 &lt;b&gt;" in viewer.page("/h/old")  # people can read the thing that they confirm
     assert first["history"] == 1
     assert '<a href="/?status=pending&amp;over=1">1 imported handoff</a> claims to be over' in viewer.page("/")
     (column,) = viewer.data("/", status="pending", over=1)["columns"]

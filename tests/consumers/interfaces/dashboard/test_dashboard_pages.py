@@ -181,7 +181,7 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
     assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
     slid = viewer.page("/events", agent="alice", as_of=4)
-    assert 'name="agent" value="alice"><input type="range" name="as_of"' in slid  # what was asked goes along
+    assert 'name="agent" value="alice"><input type="range" name="as_of"' in slid  # the form keeps the filters
 
 
 @pytest.mark.parametrize("as_of", ["9999", "1999-01-01", "' OR 1=1", "-1", "٣", "9" * 40])
@@ -251,7 +251,7 @@ def test_who_comes_back_is_told_what_came(viewer: Viewer) -> None:
     assert viewer.data("/")["since"] is None
     viewer.ledger.clock.advance(60)
     viewer.ledger.hand_over("x")
-    assert viewer.data("/")["since"] is None  # who was here is told nothing
+    assert viewer.data("/")["since"] is None  # somebody who was there all the time gets no news
     viewer.page("/")
     viewer.ledger.clock.advance(3600)
     viewer.ledger.hand_over("y")

@@ -35,7 +35,7 @@ def record(viewer: Viewer, name: str, memory: ReasoningMemory) -> str:
 
 
 def shown_text(data: dict[str, Any]) -> str:
-    """Return the text of the brief as it stands on the page."""
+    """Return the text of the brief on the page."""
     return "\n".join(
         (f"{section['heading']}: " if place == 0 and section["heading"] else "") + "".join(one["text"] for one in line)
         for section in data["sections"]

@@ -1,4 +1,4 @@
-"""What may be decided, given what happened to a handoff; and what a form's decision is bound to."""
+"""The permitted decisions, given the history of a handoff; and the version to which a form binds its decision."""
 
 from __future__ import annotations
 

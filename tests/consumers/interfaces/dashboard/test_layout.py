@@ -18,7 +18,7 @@ NODES = st.integers(0, 40)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
-    """Draw any graph: cycles, self loops, the same line twice, lines to what is not there."""
+    """Draw any graph: cycles, self loops, the same line twice, lines to missing nodes."""
     count = draw(NODES)
     labels = st.text(max_size=8) | st.sampled_from(["<script>", "全文检索：两字词", "a" * 10_000, "\u202e", "]]>", "&"])
     nodes = [Node(f"n{number}", draw(labels)) for number in range(count)]
@@ -27,7 +27,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
 
 
 def is_on_border(point: tuple[int, int], node: dict[str, Any]) -> bool:
-    """Tell whether a point is on the border of a box, to the pixel."""
+    """Return whether a point is on the border of a box, to the pixel."""
     x, y = point[0] - node["x"], point[1] - node["y"]
     inside = -1 <= x <= node["w"] + 1 and -1 <= y <= node["h"] + 1
     return inside and min(abs(x), abs(y), abs(x - node["w"]), abs(y - node["h"])) <= 1
@@ -62,7 +62,7 @@ def of(count: int, *pairs: tuple[int, int]) -> tuple[list[Node], list[Edge]]:
 @example(of(3, (0, 1), (1, 2), (2, 0)), "leftright", 0)
 @example(of(1, (0, 0)), "topbottom", 806)
 @example(of(0), "leftright", 806)
-@example(of(4, (0, 2), (1, 2), (2, 3)), "tree", 806)  # which it is not
+@example(of(4, (0, 2), (1, 2), (2, 3)), "tree", 806)  # this graph is no tree
 @example(of(35, *combinations(range(35), 2)), "leftright", 0)  # more waypoints than the engine is given
 def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
     graph: tuple[list[Node], list[Edge]], direction: layout.Direction, room: int

@@ -1,4 +1,4 @@
-"""`deed demo`: the story as one JSON document, told by real processes, and nothing left behind unless it is kept."""
+"""`deed demo`: the story as one JSON document, produced by real processes; it leaves nothing behind unless asked."""
 
 from __future__ import annotations
 

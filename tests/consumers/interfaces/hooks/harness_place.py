@@ -21,7 +21,7 @@ PATIENCE: Final = str(Path(__file__).with_name("patience"))
 patience_s: Final = "60"
 given_up: Final = {"DEEDBOOK_TEST_HOOK_S": "0.5"}
 
-# What the harnesses send, in the forms of their documentation (see consumers/interfaces/hooks/harnesses.py).
+# The input of each harness, in the form of its documentation (see consumers/interfaces/hooks/harnesses.py).
 COMMON: Final[dict[str, dict[str, Any]]] = {
     "claude-code": {"transcript_path": "/home/u/.claude/projects/p/t.jsonl", "permission_mode": "default"},
     "codex": {"transcript_path": None, "model": "a-model"},

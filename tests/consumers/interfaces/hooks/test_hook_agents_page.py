@@ -1,4 +1,4 @@
-"""The page for agents is short, stands wherever it is promised, and leads from nothing to a finished handoff."""
+"""The page for agents is short, is in every promised location, and leads from nothing to a finished handoff."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEREDOC = re.compile(r"- <<'END'\n(.*?)\nEND\n", re.DOTALL)
 
 
 def inline(part: str) -> list[str]:
-    """Return the commands that stand in the sentences of the page from one that begins so."""
+    """Return the commands in the lines of the page that begin with a text."""
     lines = [line for line in agents_page().split("\n") if line.startswith(part)]
     return [one for line in lines for one in re.findall(r"`(deed [^`]+)`", line)]
 
@@ -33,7 +33,7 @@ def example(number: int, place: Place) -> list[list[str]]:
 
 
 def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> str:
-    """Run a command of the page as an agent, with what its capital words stand for."""
+    """Run a command of the page as an agent, with its capital words replaced by ``meant``."""
     words = shlex.split(command) if isinstance(command, str) else command
     return place.deed(*((SAID | meant).get(word, word) for word in words[1:]), DEEDBOOK_AGENT=agent)
 

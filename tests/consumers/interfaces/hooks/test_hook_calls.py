@@ -85,7 +85,7 @@ def test_a_hook_in_a_work_tree_of_git_finds_the_ledger_of_the_main_tree(place: P
     assert place.log() == []
 
 
-# What is done with a source is the same for all: in the quick run one harness says each, in the long run every one.
+# All harnesses handle a source alike. So the quick run tries each source with one harness, the long run with all.
 @pytest.mark.parametrize(
     ("harness", "source"),
     [

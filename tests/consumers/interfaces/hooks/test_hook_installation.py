@@ -334,7 +334,7 @@ def test_where_the_last_file_cannot_be_written_the_first_are_put_back(
 
 
 def _refuse_replacing(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for a file system that refuses this one file; these tests may run as root, whom no mode stops."""
+    """Let the file system refuse this one file; a file mode would not do, because root ignores it."""
     replace = type(page).replace
 
     def refusing(self: Path, target: Path) -> Path:

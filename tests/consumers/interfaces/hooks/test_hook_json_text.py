@@ -1,4 +1,4 @@
-"""JSON is edited as text: what is not ours keeps its bytes, comments and spacing included."""
+"""JSON is edited as text: foreign entries keep their bytes, comments and spacing included."""
 
 from __future__ import annotations
 

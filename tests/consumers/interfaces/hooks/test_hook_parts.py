@@ -33,7 +33,7 @@ def test_what_a_person_puts_above_changes_nothing_below(text: str, above: str) -
     mark, rest = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
     there = mark + above + PAGE.insert(text).removeprefix("\ufeff")
     assert PAGE.state(there, None) is State.INSTALLED
-    if rest:  # else the block was alone, and nobody knows whose line ends stand before it now
+    if rest:  # without a rest the block was alone, and nobody knows who wrote the line ends before it
         assert PAGE.remove(there, "") == mark + above + rest
 
 

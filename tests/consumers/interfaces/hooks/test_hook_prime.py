@@ -55,7 +55,7 @@ def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_sessi
         )
     ]
     assert places == sorted(places)
-    assert "finding 0" not in text  # that is `report resume`'s to tell
+    assert "finding 0" not in text  # `report resume` prints it instead
     again = busy.deed("prime", "--task", "Move the parser to another grammar", "--as", "ben")
     assert re.sub(AGE, "", again) == re.sub(AGE, "", text)
 

@@ -119,7 +119,7 @@ YOUNG: Final = (
 
 @pytest.fixture
 def young(home) -> Iterator[Reader]:
-    """A ledger of one day: three dead ends, and nothing tells yet which words are common."""
+    """A ledger of one day: three dead ends, and too few events to know which words are common."""
     with ViewLedger(home) as ledger:
         for number, (approach, why) in enumerate(YOUNG):
             failed = session.DeadEndLogged(approach=approach, why_failed=why)

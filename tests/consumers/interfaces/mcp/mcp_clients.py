@@ -1,7 +1,7 @@
-"""Clients that are not ours: the official SDK's, in this process or over stdio, and the MCP Inspector's command line.
+"""Clients of other projects: the official SDK's, in this process or over stdio, and the MCP Inspector's command line.
 
-The Inspector and the Node it needs are pinned in ``package.json`` and its lock; whoever asks for them first installs
-them, once, under ``build/``.
+The Inspector and the Node it needs are pinned in ``package.json`` and its lock. The first test that needs them installs
+them under ``build/``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HERE: Final = Path(__file__).parent
 DEEDBOOK: Final = [sys.executable, "-m", "deedbook"]
 call_max_s: Final = 60.0
 
-# What an agent records of a session through the tools.
+# Entries that an agent records in a session through the tools.
 BEFORE = {"type": "assessment", "phase": "PREFLIGHT", "vectors": {"know": 0.5, "UNCERTAINTY": 0.6}}
 AFTER = {"type": "assessment", "phase": "POSTFLIGHT", "vectors": {"know": 0.9, "uncertainty": 0.2}}
 REASONED = [
@@ -52,7 +52,7 @@ REASONED = [
 
 
 class Called(NamedTuple):
-    """What a tool answered: its structured content, or its error."""
+    """The answer of a tool: its structured content, or its error."""
 
     data: dict[str, Any]
     error: dict[str, Any]
@@ -182,7 +182,7 @@ class HttpServer:
             self.stop()
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Tell it to stop; return its exit code and what else it wrote."""
+        """Send it a signal to stop; return its exit code and the rest of its output."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=call_max_s)
         return self.process.returncode, out, err

@@ -1,4 +1,4 @@
-"""Answers stay small: pages end at an item, texts at a word, what is left out is named, pages add up to the whole."""
+"""Answers stay small: pages end after whole items, texts after whole words, omissions are named, no item is lost."""
 
 from __future__ import annotations
 

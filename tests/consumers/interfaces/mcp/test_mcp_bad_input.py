@@ -1,4 +1,4 @@
-"""What a client must not be able to do: wrong types, too much, cancelling midway, broken lines on stdio."""
+"""Bad clients are refused: wrong types, too much data, cancelling midway, broken lines on stdio."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_secret_is_refused_before_it_is_signed(own_home: Path) -> None:
 
 
 def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client goes while the ledger decides: what was submitted is there whole, and the server goes on."""
+    """The client disconnects while the ledger decides: its submission is stored whole, and the server goes on."""
     entered, let_go = threading.Event(), threading.Event()
     submit = LocalClient.submit
 

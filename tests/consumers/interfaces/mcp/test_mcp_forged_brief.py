@@ -32,7 +32,7 @@ MEMORY = replace(audit_graph(), ai_id="", reasoning_strategy="")  # as the event
 
 
 def forged(level: TransferLevel) -> Brief:
-    """Return a brief whose first fact is a lie, and which claims to lose nothing."""
+    """Return a brief whose first fact is false, and which claims to lose nothing."""
     brief = compress(MEMORY, level)
     first = replace(brief.facts[0], text=LIE)
     fidelity = replace(brief.fidelity, value=1.0, band="lossless")

@@ -32,14 +32,14 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
         return (await call("handoff_act", action="why", id="check-pool")).data
 
     async def follow(call: Caller) -> list[str]:
-        """Do what waits, as it is told, until nothing does."""
+        """Do the waiting work, as the tools say, until there is none."""
         done: list[str] = []
         while items := (await call("handoff_next")).data["items"]:
             way = items[0]["call"]
             shown = await call(way["tool"], **way["arguments"])
             assert not shown.error
             done.append(way["arguments"]["action"])
-            if done[-1] == "show":  # what is judged is read first, and then judged as it was read
+            if done[-1] == "show":  # first read the version, and then judge the version that was read
                 done.append(items[0]["action"])
                 part = "result" if done[-1] == "verify" else "version"
                 judged = {"action": done[-1], "id": items[0]["id"], part: shown.data[part]}

@@ -25,7 +25,7 @@ async def thought(call: Caller, **fields: Any) -> Called:
 
 
 async def ended(call: Caller, task: str) -> dict[str, Any]:
-    """Ask how a search stands until it has ended."""
+    """Poll the status of a search until it has ended."""
     while True:
         data = (await thought(call, ref=task)).data
         if data["status"] not in {"started", "searching"}:

@@ -43,7 +43,7 @@ def title() -> str:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger in which bob wrote what he wants alice to obey, wherever an agent may write."""
+    """A ledger in which bob wrote instructions to alice into every text that an agent may write."""
     home = tmp_path_factory.mktemp("hostile") / ".deedbook"
     home.mkdir()
     with Ledger(home) as ledger:
@@ -89,7 +89,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bare(value: Any, path: str = "", fields: Sequence[str] = ()) -> list[str]:
-    """Return where a structured answer holds what is to be obeyed, outside its untrusted fields."""
+    """Return the paths at which a structured answer has the injected instruction outside its untrusted fields."""
     if path in fields:
         return []
     if isinstance(value, dict):
@@ -101,7 +101,7 @@ def bare(value: Any, path: str = "", fields: Sequence[str] = ()) -> list[str]:
 
 
 def check_text(text: str) -> None:
-    """Fail unless a text quotes what is to be obeyed, in blocks alone, which it cannot end."""
+    """Fail unless a text quotes the injected instruction only in blocks, which the instruction cannot close."""
     assert OBEY in text
     assert UNTRUSTED_NOTICE in text
     rest = BLOCK.sub("", text)

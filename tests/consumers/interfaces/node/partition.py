@@ -1,7 +1,8 @@
 """Cutting nodes off: from the other nodes alone, so that agents still reach them, or from the agents, too.
 
-Between nodes and servers of one network stand relays: what is sent through one that is cut waits, and nobody is told,
-as where packets get lost. ``partitioned_program`` does the same with network namespaces, where a machine makes them.
+There are relays between the nodes and servers of one network. Data sent through a relay that is cut waits, and nobody
+gets an error, as in a network that loses packets. ``partitioned_program`` does the same with network namespaces, if the
+machine permits them.
 """
 
 from __future__ import annotations

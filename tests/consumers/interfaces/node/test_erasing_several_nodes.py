@@ -224,7 +224,7 @@ def test_secret_everywhere_is_gone_after_a_redaction_except_in_copies_that_lie_o
     assert SECRET not in project.notes()
     nodes.settle("redaction while a node was away")
 
-    # Every proof of before still holds, and the copies that lie outside are as they were: nobody can erase these.
+    # Every earlier proof still holds, and the copies outside of the nodes are unchanged: nobody can erase these.
     for receipt in receipts.values():
         assert json.loads(called(*beside, "receipt", "verify", receipt, "--json").out)["data"]["outcome"] == "VALID"
     called(*beside, "export", outside / "after.tar")

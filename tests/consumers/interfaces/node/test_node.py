@@ -258,7 +258,7 @@ def test_server_without_a_copy_of_the_stream_is_restarted_once_for_each_stream(m
         (80, "s_3", False),
         (89, "s_3", False),
         (91, "s_3", False),
-        (200, "s_3", False),  # told already: a restart did not help
+        (200, "s_3", False),  # reported already: a restart did not help
         (201, "s_3", True),
         (202, "s_3", False),
         (213, "s_3", False),

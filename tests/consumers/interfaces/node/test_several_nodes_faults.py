@@ -228,7 +228,7 @@ def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_lo
     repeat(nodes, f"stream files of all replicas {how}", make)
 
 
-# What is posted, and nodes that are cut off
+# Checkpoints that are posted, and nodes that are cut off
 
 
 def test_every_node_takes_what_is_posted_and_knows_what_another_one_took(nodes: Nodes) -> None:

@@ -1,8 +1,8 @@
 """Three nodes that agents write to and a subscriber reads from, while a test makes faults.
 
 The folders are made by the script of ``deploy/``. Agents submit each finding until it is acknowledged, however often it
-takes; the subscriber writes each into its own store. ``settle`` then holds all three against each other: the logs, the
-stream as any NATS client reads it, what was acknowledged, and the effects.
+takes; the subscriber writes each into its own store. ``settle`` then compares the three nodes: their logs, the stream
+as any NATS client reads it, the acknowledged findings, and the effects.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Nodes:
             (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
 
     def whole(self) -> None:
-        """Wait until every node takes submissions, and has what was acknowledged."""
+        """Wait until every node accepts submissions, and has all acknowledged findings."""
         least = max(self.acknowledged.values(), default=0)
 
         def is_whole() -> bool:

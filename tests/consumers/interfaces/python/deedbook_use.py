@@ -1,4 +1,4 @@
-"""What tests of `deedbook.Ledger` and `deedbook.AsyncLedger` share: opening one, names of their own, and refusals."""
+"""Shared by the tests of `deedbook.Ledger` and `deedbook.AsyncLedger`: opening one, unique names, refusals."""
 
 from __future__ import annotations
 

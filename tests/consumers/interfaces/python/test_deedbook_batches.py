@@ -1,4 +1,4 @@
-"""What Python agents publish: events of one call, batches under one signature, tasks and threads."""
+"""Python agents publish: events of one call, batches under one signature, tasks and threads."""
 
 from __future__ import annotations
 

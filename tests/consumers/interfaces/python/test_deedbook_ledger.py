@@ -46,7 +46,7 @@ def test_a_handoff_goes_from_its_creation_to_its_verification(place: Place) -> N
         shown = kuro.handoff(name).show()
         assert (shown.status, shown.summary) == ("verified", "all of it")
         kinds = [event.kind for event in kuro.events(stream=f"handoff/{name}")]
-        kinds = [kind for kind in kinds if kind != "handoff.ready"]  # a server's router tells, when it comes to it
+        kinds = [kind for kind in kinds if kind != "handoff.ready"]  # a server's router announces it at some time
     assert kinds == [
         "handoff.created",
         "handoff.approved",

@@ -1,4 +1,4 @@
-"""What Python agents do when events come: once each, tried again, ended and refused."""
+"""Python agents react to events: once each, tried again, ended and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong for Python agents: typed errors that say what to do."""
+"""Errors for Python agents are typed and say what to do."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from deedbook.ledger.events.handoff import HandoffCreated
 
 
 def run(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder that somebody else made, with nothing of ours on its path but what is installed."""
+    """Run Python in another user's folder, with only the installed packages on its path."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOOK_", "PYTHON"))}
     return subprocess.run(
         [sys.executable, *arguments],

@@ -1,4 +1,4 @@
-"""An effect happens once, whoever else runs the same subscription, and no run ends or waits without saying so."""
+"""An effect happens once, even if others run the same subscription, and no run ends or waits without saying so."""
 
 from __future__ import annotations
 

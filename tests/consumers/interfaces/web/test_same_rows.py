@@ -28,7 +28,7 @@ PAGE: Final = {"limit": 500}
 
 
 class Tool(NamedTuple):
-    """A tool's call, where its rows are, and what of a row both it and the query tell."""
+    """A tool's call, the path of its rows, and the path of the fields that both it and the query return."""
 
     name: str
     arguments: dict[str, Any]
@@ -37,9 +37,10 @@ class Tool(NamedTuple):
 
 
 class Interfaces(NamedTuple):
-    """How a query is asked: its arguments, as a verb (or why there is none), as a tool, as SQL for the ids of a list.
+    """The interfaces of a query: arguments, verb (or why there is none), tool, and SQL for the ids of a list.
 
-    ``left_out`` are parts of the answer that the verb does not tell, ``ids`` the list and the column that SQL gives.
+    ``left_out`` are the parts of the answer that the verb does not print. ``ids`` are the list and the column of the
+    SQL.
     """
 
     arguments: dict[str, Any]
@@ -234,7 +235,7 @@ def by_tool(reading: Reading, tool: Tool) -> Any:
 
 
 def holds(told: Any, answer: Any, *left_out: str) -> bool:
-    """Tell whether an interface's output contains all of an answer; it may contain more."""
+    """Return whether an interface's output contains all of an answer; it may contain more."""
     if isinstance(answer, dict) and isinstance(told, dict):
         return all(holds(told.get(name), answer[name], *left_out) for name in answer if name not in left_out)
     if isinstance(answer, list) and isinstance(told, list):

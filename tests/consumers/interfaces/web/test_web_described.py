@@ -1,4 +1,4 @@
-"""The published description against the application: it allows what is answered, and forbids what is refused."""
+"""The published description against the application: it allows every answer, and forbids every refused request."""
 
 from __future__ import annotations
 

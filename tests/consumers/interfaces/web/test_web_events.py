@@ -262,7 +262,7 @@ def test_whoever_may_read_no_more_hears_nothing_more(own: Own) -> None:
         follower.wait()
         Tokens(own.reading.home).revoke(kept.id)
         own.ledger.hand_over("a")
-        with contextlib.suppress(ConnectionResetError):  # as the system tells of a connection that was cut
+        with contextlib.suppress(ConnectionResetError):  # the system's error for a connection that was cut
             assert next(follower.blocks(), None) is None
         follower.close()
 
@@ -293,7 +293,7 @@ def test_a_reader_that_takes_nothing_is_cut_off(own: Own, monkeypatch: pytest.Mo
 
 
 def text_of(url: str, token: str) -> str:
-    """Return what is at an address."""
+    """Return the text at an address."""
     asked = urllib.request.Request(url, headers={"authorization": f"Bearer {token}"})
     with urllib.request.urlopen(asked, timeout=30) as answer:
         return str(answer.read().decode())

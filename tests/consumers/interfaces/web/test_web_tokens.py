@@ -1,4 +1,4 @@
-"""Who may read over HTTP, and what is for everybody."""
+"""The agents that may read over HTTP, and the pages that anybody may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A brief carries the vector of its sentences, as long as both fit an entry, and a receiver can tell a forged one."""
+"""A brief carries the vector of its sentences, if both fit into an entry, and a receiver can recognise a forged one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching with a version at hand: the smallest thing is sent, and the receiver's own hash decides what he got."""
+"""Fetching with a local version: the smallest form is sent, and the receiver's own hash decides whether it is right."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_base_that_the_ledger_does_not_know_is_refused(reader: Reader) -> None:
     assert refused.value.code == "NOT_FOUND"
 
 
-# A sender who lies
+# A dishonest sender
 
 
 def answering(reader: Reader, **changes: Any) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
@@ -201,7 +201,7 @@ def test_delta_for_another_base_than_the_receiver_has_is_refused(reader: Reader)
         fetch(lambda *_: other, found[-1])
 
 
-# What is kept
+# Versions that are kept
 
 
 def test_full_reasoning_is_fetched_by_its_ref_with_or_without_an_earlier_version(reader: Reader) -> None:

@@ -1,4 +1,4 @@
-"""What a receiver may do, over real signed events: act, act on the full graph, or ask a human."""
+"""The actions open to a receiver, over real signed events: act, act on the full graph, or ask a human."""
 
 from __future__ import annotations
 

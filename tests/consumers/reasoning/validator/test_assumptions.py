@@ -130,7 +130,7 @@ def test_unchecked_assumption_is_listed_and_only_a_refuted_one_fails(tmp_path: P
     assert assuming("file_contains a.txt 'days: 30'") == (True, "held")
     assert assuming("file_contains a.txt 'days: 90'") == (False, "refuted")
     assert assuming("ask somebody", needs_validation=False) == (True, "settled")
-    # What its author calls settled is still checked where it can be.
+    # An assumption that its author calls settled is still checked if it can be.
     assert assuming("file_contains a.txt 'days: 90'", needs_validation=False) == (False, "refuted")
 
 

@@ -1,4 +1,4 @@
-"""References: the three forms, what is refused, and every way in which evidence can no longer stand."""
+"""References: the three forms, refused references, and every way in which evidence can cease to hold."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_text_stands_when_no_word_or_number_of_it_goes_on(text: str, line: str, 
     assert stands(text, line) is does
 
 
-# What stands in the tree
+# The state of the tree
 
 
 def test_changes_of_a_cited_file_are_told_apart(tmp_path: Path) -> None:
@@ -158,12 +158,13 @@ def test_changes_of_a_cited_file_are_told_apart(tmp_path: Path) -> None:
     def now(reference: str, *, knowing: bool) -> str:
         return check(FolderTree(tmp_path), reference, **({"earlier": before[reference]} if knowing else {})).status
 
-    # Another line of the file changes: only the hash, or who looked before, can tell.
+    # Another line of the file changes: only the hash, or an earlier validation, can show that the cited line is
+    # unchanged.
     write(tmp_path, {"a.py": SOURCE + "four\n"})
     assert [now(one, knowing=False) for one in before] == ["ok", "ok", "file_changed"]
     assert [now(one, knowing=True) for one in before] == ["file_changed_line_same"] * 3
 
-    # The cited line grows: the text still stands on it, but it is not the line that was seen.
+    # The cited line grows: it still contains the text, but it is not the line that was validated.
     write(tmp_path, {"a.py": SOURCE.replace("14", "14 * 2")})
     assert [now(one, knowing=False) for one in before] == ["ok", "ok", "file_changed"]
     assert [now(one, knowing=True) for one in before] == ["line_changed"] * 3
@@ -261,7 +262,7 @@ def test_moved_text_is_named_by_its_line_and_never_quoted(tmp_path: Path) -> Non
     assert "hunter2" not in repr(found)
 
 
-# What is refused
+# Refused references
 
 
 @pytest.mark.parametrize(

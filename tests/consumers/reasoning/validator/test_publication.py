@@ -1,4 +1,4 @@
-"""A report on the log: published once a tree, by whoever validated, compared with what others found before."""
+"""A report on the log: published once for each tree, by its validator, and compared with earlier reports of others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from deedbook.projections.reasoning.memory import ReasoningMemory
 
 
 class FixedJudge:
-    """Stands for a model that changes its mind."""
+    """A double of a model that changes its mind."""
 
     model = "test-judge"
     prompt_hash = "sha256:" + "1" * 64
@@ -119,7 +119,7 @@ def test_every_change_of_the_latest_verdict_is_one_event(
         index = audited.validate("rita")
         assert audited.validate("rita") == index  # the same as the latest: said once
         verdicts.append(audited.reader.answer("validations.latest", {"id": "audit"})["outcome"])
-    # An assumption of the audit is open: what was found right is not whole.
+    # An assumption of the audit is open, so a report without faults is still "unchecked".
     assert verdicts == ["failed", "unchecked", "failed", "unchecked", "failed"]
     assert len(audited.published()) == len(verdicts)
     page = audited.reader.answer("validations.list", {"id": "audit", "author": "rita", "passed": True, "limit": 1})

@@ -1,4 +1,4 @@
-"""Structure: graphs that no ledger would admit are named for what is wrong with them, and nothing breaks on them."""
+"""Structure: the validator names the faults of graphs that no ledger would admit, and never crashes on them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 
 class FixedJudge:
-    """Stands for a model: it says the same of everything, and counts how often it was asked."""
+    """A double of a model: it gives the same judgement on everything, and counts its calls."""
 
     model = "test-judge"
     prompt_hash = "sha256:" + "1" * 64

@@ -80,7 +80,7 @@ def test_busy_endpoint_is_asked_again_after_what_it_says(vendor: Vendor, client:
     vendor.script = [Reply(429, headers={"Retry-After": "3"}), Reply(503), says_json(GREEN)]
     assert client.ask(QUESTION, Colour).name == "green"
     assert len(vendor.received) == 3
-    assert waits == [3.0, 1.0]  # what was asked for, then the second pause of our own
+    assert waits == [3.0, 1.0]  # the requested pause, then the second pause of our own
 
 
 # Failures that are an operator's
@@ -200,7 +200,7 @@ def test_malformed_answer_is_refused_whole(vendor: Vendor, client: LlmClient, re
 def test_answer_of_50_megabytes_is_not_read_to_its_end(vendor: Vendor, client: LlmClient) -> None:
     vendor.script = [flood(50)]
     error = failure(client)
-    vendor.close()  # its thread has ended, so the count stands still
+    vendor.close()  # its thread has ended, so the count is final
     assert (error.code, str(answer_size_max_bytes) in error.message) == ("LLM_INVALID", True)
     assert vendor.sent_bytes < 50 * 1024**2
 

@@ -41,7 +41,7 @@ def problems(sentences: list[dict[str, Any]], memory: ReasoningMemory = AUDIT) -
     return prose_problems(msgspec.convert(sentences, list[Sentence]), index_graph(memory))
 
 
-# What is taken
+# Accepted answers
 
 
 def test_honest_prose_is_taken(vendor: Vendor, client: LlmClient) -> None:
@@ -76,7 +76,7 @@ def test_the_same_graph_asks_the_same_question() -> None:
     assert prompt_digest(prose_messages(AUDIT)) != prompt_digest(prose_messages(graph(CHINESE)))
 
 
-# What is refused: the brief comes all the same (``test_llm_configured``)
+# Refused answers: there is a brief all the same (``test_llm_configured``)
 
 
 HOSTILE = {

@@ -61,7 +61,7 @@ STANDARD = TransferLevel.STANDARD
 
 
 class Desk:
-    """A ledger with its compressor, a model beside it, and a clock that stands still until it is moved."""
+    """A ledger with its compressor, a model beside it, and a clock that moves only when a test advances it."""
 
     def __init__(self, ledger: Ledger, local_client: LocalClient, reader: Reader, store: Path, llm: LlmClient) -> None:
         key = ledger.register("compressor", "service")
@@ -126,7 +126,7 @@ def test_brief_stands_at_once_and_its_prose_follows(desk: Desk, vendor: Vendor) 
     assert told["prose"] == data["prose"]
     assert (data["prose"]["fidelity_kind"], data.get("prose_missing", "")) == ("lexical lower bound", "")
     assert desk.wanted() == []
-    # Whatever a model says or fails to say, the brief is the default compressor's.
+    # Whatever a model answers or fails to answer, the brief is that of the default compressor.
     memory = read_graph(desk.reader, "audit").memory
     brief = msgspec.convert(data["brief"], Brief)
     assert brief.facts

@@ -1,4 +1,4 @@
-"""What a model wrote around, beside and instead of the object that it was asked for, and what is read of it."""
+"""A model writes text around, beside or instead of the requested object, and the reader finds the object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every form in which a response carries thinking, and what is refused because it carries none."""
+"""Every form in which a response carries thinking, and refusals of responses that carry none."""
 
 from __future__ import annotations
 

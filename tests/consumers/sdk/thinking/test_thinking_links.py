@@ -44,7 +44,7 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
         ("a = 1\n\nb = 2\n\nPerhaps a is too small.", {3: {1: "name"}}),
         # The weakest of all.
         ("It rains.\n\nPerhaps nobody cares.", {2: {1: "adjacent"}}),
-        # What was seen or assumed stands on its own, and so does what comes first.
+        # Observations and assumptions have no premises, and neither has the first step.
         ("The login pool closes early.\n\nThe login pool has 5 places.\n\nAssume that the login pool is shared.", {}),
         ("So the login fails.", {}),
     ],

@@ -53,7 +53,7 @@ _FRAGMENTS = st.one_of(
         ]
     ),
 )
-# Half of a surrogate pair cannot stand in any event: another test has those.
+# No event can hold half of a surrogate pair; another test covers those.
 _TEXTS = st.lists(_FRAGMENTS, max_size=12).map(lambda parts: "".join(parts).encode(errors="replace").decode())
 
 
@@ -80,7 +80,7 @@ def check_lossless(found: Extraction) -> None:
 
 
 def words_outside_steps(found: Extraction, source: int) -> str:
-    """Return the letters of the gaps within the thinking of a source: only list marks may stand there."""
+    """Return the letters in the gaps within the thinking of a source; only list marks may be there."""
     text = found.sources[source].text
     kept = list(text)
     for span in found.spans.values():

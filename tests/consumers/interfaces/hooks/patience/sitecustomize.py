@@ -1,7 +1,7 @@
-"""What Python loads at its start where this folder is in PYTHONPATH: hooks then have the time that a test gives them.
+"""Python loads this module at its start if this folder is in PYTHONPATH: hooks then get the time limit of the test.
 
-Setup writes the command of a hook, and a harness waits three seconds for it; a machine that has others to run takes
-longer, and a hook that is ended says nothing.
+A harness waits three seconds for a hook. A busy machine takes longer, and a hook that was ended at its limit prints
+nothing.
 """
 
 from __future__ import annotations
