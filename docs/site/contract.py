@@ -56,8 +56,10 @@ def events_page() -> Iterator[str]:
 def rules_page() -> Iterator[str]:
     """Yield the lines of the page about states and rules."""
     yield from ("# States and rules", "")
-    yield "Generated from `proto/rules`. [The rules](../../proto/rules/README.md) explain each column. A row says who"
-    yield "may append a kind, from which states of its stream, and which state follows."
+    yield "Generated from `proto/rules`; [the rules](../../proto/rules/README.md) explain each column. A row says who"
+    yield "may append a kind, in which states of its stream, and which state follows (none named: the same). The first"
+    yield "row of a kind that fits decides. In any other state, the kind is refused with `TRANSITION_NOT_ALLOWED`,"
+    yield "unless another code is named below the table."
     for path in sorted((PROTO / "rules").glob("*.json")):
         rules = json.loads(path.read_text("utf-8"))
         yield from ("", f"## {path.stem}")
@@ -68,23 +70,37 @@ def rules_page() -> Iterator[str]:
                 for name, state in rules.get("states", {}).items()
             ),
         )
-        yield from table(
-            ("kind", "by", "from", "to", "needs"),
-            (
-                tuple(", ".join(map(code, _listed(row.get(name)))) for name in ("kind", "by", "from", "to", "needs"))
-                for row in rules.get("rows", ())
-            ),
-        )
+        rows = rules.get("rows", ())
+        yield from table(("kind", "who may sign", "from → to", "needs"), map(_row, rows))
+        for row in rows:
+            for error, states in groupby(row.get("refused_as", {}).items(), key=lambda item: item[1]):
+                yield f"- {code(row['kind'])} in {_any_of([state for state, _ in states])}: {code(error)}"
         yield from table(
             ("condition", "code of its refusal"),
             ((code(name), code(error)) for name, error in rules.get("conditions", {}).items()),
         )
 
 
-def _listed(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [str(part) for part in value] if isinstance(value, list | dict) else [str(value)]
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one operation."""
+    fits = [f"{code(field)} is {code(json.dumps(value))}" for field, value in row.get("when", {}).items()]
+    who = [_any_of(row["by"]) if "by" in row else "any agent"]
+    if "not_by" in row:
+        who.append(f"not {_any_of(row['not_by'])}")
+    if "roles" in row:
+        who.append(f"with the role {_any_of(row['roles'])}")
+    if row.get("identity_key"):
+        who.append("with the identity key")
+    return (
+        code(row["kind"]) + (f", if {' and '.join(fits)}" if fits else ""),
+        ", ".join(who),
+        ", ".join(map(code, row["from"])) + (f" → {code(row['to'])}" if "to" in row else ""),
+        ", ".join(map(code, row.get("needs", ()))),
+    )
+
+
+def _any_of(names: list[str] | str) -> str:
+    return " or ".join(map(code, [names] if isinstance(names, str) else names))
 
 
 def errors_page() -> Iterator[str]:
