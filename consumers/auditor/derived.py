@@ -23,7 +23,7 @@ from deedbook.ledger.log.tables import FORMAT, Head, head_decoder
 
 if TYPE_CHECKING:
     from deedbook.consumers.auditor.replay import LogReplay
-    from deedbook.ledger.admission.check import Candidate
+    from deedbook.ledger.admission.candidate import Candidate
 
 _ID_KEY_BYTES = 48
 attempts_max: Final = 5

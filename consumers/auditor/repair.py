@@ -18,7 +18,7 @@ import msgspec
 
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Findings, Problem
-from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.candidate import Candidate
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.remnant import LACKS_FAMILY
 from deedbook.ledger.limits import range_events_max, range_size_max_bytes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from deedbook.consumers.auditor.cache import CachedReplay
 from deedbook.consumers.auditor.report import ReplayOutcome
 from deedbook.consumers.auditor.signatures import Batches, Signatures
-from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.candidate import Candidate
 from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.replay import Replay, read_candidate, read_entry, refusal_text, unconfirmed_refusal
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS

@@ -31,14 +31,9 @@ from typing import Final
 from deedbook.consumers.handoffs.files.erasure import WATCHER, erase_handoff_files, handoff_folders, mark_handoff_file
 from deedbook.consumers.interfaces.families import family_hooks
 from deedbook.consumers.interfaces.hooks.supervisor import LOG_NAME
+from deedbook.consumers.sdk.erased_entries import ErasedEntries, store_handled, unhandled_erasures
 from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from_database, erase_from_file, spellings
-from deedbook.consumers.sdk.redaction import (
-    ErasedEntries,
-    find_holders,
-    repeated_min_chars,
-    store_handled,
-    unhandled_erasures,
-)
+from deedbook.consumers.sdk.redaction import find_holders, repeated_min_chars
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
 from deedbook.ledger.bundle.restore import REPLACED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from deedbook.consumers.sdk.redaction import unhandled_erasures
+from deedbook.consumers.sdk.erased_entries import unhandled_erasures
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust

@@ -3,17 +3,13 @@
 A redaction is about one entry. The texts of an entry are often repeated: a handoff cites a finding, a brief quotes a
 step. So before anything is signed, one pass over the log finds the entries that repeat the texts or hold a text that
 the caller names.
-
-A redaction may happen on another machine. So each folder stores how far its copies follow the redactions in the log
-(``HANDLED_FILE``). When programs run, they compare this with the log, and remove newly erased texts from the copies.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -25,12 +21,9 @@ from deedbook.ledger.client.client import Client
 from deedbook.ledger.events.authority import EntryRedacted, RedactionProposed
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import ERASED
-from deedbook.ledger.format.envelope import decode_entry, is_remnant
-from deedbook.ledger.home.location import read_file
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.lifecycle.authority import ROOT
-from deedbook.ledger.system.files import as_unavailable, replacing
 
-HANDLED_FILE: Final = "redacted"
 repeated_min_chars: Final = 16
 """Other entries may contain a shorter text, such as "done", by chance."""
 Step = Callable[[int, int], None]
@@ -75,45 +68,6 @@ def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done
         start = page.next_index
         step(min(start, size), size)
     return holders
-
-
-class ErasedEntries(NamedTuple):
-    """The streams of erased entries by the entries' indexes, and the index of the log to read next."""
-
-    streams: dict[int, str]
-    next_index: int
-
-
-def erased_since(client: Client, start: int = 0) -> ErasedEntries:
-    """Return the entries that redactions from index ``start`` on erased."""
-    streams: dict[int, str] = {}
-    position, size = start, start + 1
-    while position < size:
-        page = client.entries(position, kinds=["entry.redacted"], stream="ledger")
-        if start > page.size:  # the log was reset, or is another one
-            return erased_since(client)
-        for event in (read_event(index, data) for index, data in page.entries):
-            if isinstance(event.data, EntryRedacted) and is_remnant(
-                decode_entry(data := client.entry(event.data.entry)).body
-            ):
-                streams[event.data.entry] = read_event(event.data.entry, data).stream
-        position, size = page.next_index, page.size
-    return ErasedEntries(streams, position)
-
-
-def unhandled_erasures(client: Client, home: Path) -> ErasedEntries:
-    """Return the erased entries whose texts may still be in the copies that belong to a ledger's folder."""
-    ledger, _, position = (read_file(home, HANDLED_FILE) or b"").decode("ascii", "replace").strip().partition(" ")
-    return erased_since(client, int(position) if ledger == client.ledger and position.isdecimal() else 0)
-
-
-def store_handled(client: Client, home: Path, next_index: int) -> None:
-    """Store that the copies of a ledger's folder follow the redactions before an index.
-
-    Raises Unavailable: ``STORE_UNAVAILABLE``, ``STORE_FULL``.
-    """
-    with as_unavailable(home / HANDLED_FILE), replacing(home / HANDLED_FILE) as file:
-        file.write(f"{client.ledger} {next_index}\n".encode())
 
 
 class KeptText(msgspec.Struct, frozen=True):

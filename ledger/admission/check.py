@@ -5,44 +5,15 @@ Secrets are searched here, where threads work in parallel. ``ledger.admission.de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
 from msgspec.structs import replace
 
+from deedbook.ledger.admission.candidate import Candidate, CheckedSubmission, refusal_of
 from deedbook.ledger.errors import AS_A_BLOB, Refused
-from deedbook.ledger.events.body import Body, decode_body
-from deedbook.ledger.events.fields import EventData
-from deedbook.ledger.format.envelope import Remnant, Submission, check_shape, commitment_to, event_id, signed_bytes
+from deedbook.ledger.events.body import decode_body
+from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, event_id, signed_bytes
 from deedbook.ledger.format.identity import verify
 from deedbook.ledger.limits import body_size_max_bytes
 from deedbook.ledger.secrets.scanner import scan_bodies
-
-if TYPE_CHECKING:
-    from deedbook.ledger.secrets.scanner import Secret
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """An event with valid bytes: its body decoded, the commitment to it computed, its signature verified.
-
-    Only a gate searches for a ``secret``; a replay leaves the field empty. Only a replay has candidates whose body was
-    erased: ``body``, ``data`` and ``raw`` are then those of the ``remnant``.
-    """
-
-    body: Body
-    data: EventData
-    commitment: bytes
-    id: str
-    raw: bytes
-    secret: Secret | None = None
-    remnant: Remnant | None = None
-
-
-class CheckedSubmission(msgspec.Struct, frozen=True):
-    """A submission with valid bytes, and its candidates in order."""
-
-    submission: Submission
-    candidates: list[Candidate]
 
 
 def check(submission: Submission) -> CheckedSubmission:
@@ -67,18 +38,6 @@ def check(submission: Submission) -> CheckedSubmission:
     for position, secret in scan_bodies(submission.bodies).items():
         candidates[position] = replace(candidates[position], secret=secret)
     return CheckedSubmission(submission, candidates)
-
-
-def refusal_of(refusals: dict[int, Refused], count: int) -> Refused:
-    """Return the refusal of a submission: that of its first bad event, with the positions of all of them."""
-    first = refusals[min(refusals)]
-    if count == 1:
-        return first
-    events: list[dict[str, Any]] = [
-        {"position": position, "code": refusal.code, "message": refusal.message}
-        for position, refusal in sorted(refusals.items())
-    ]
-    return Refused(first.code, first.message, **(first.details | {"events": events}))
 
 
 def _candidate(raw: bytes, commitment: bytes) -> Candidate:

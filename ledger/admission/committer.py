@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from deedbook.ledger.admission.check import CheckedSubmission, check
+from deedbook.ledger.admission.candidate import CheckedSubmission
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.errors import DeedbookError, Unavailable

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from blake3 import blake3
 
-from deedbook.ledger.admission.check import Candidate, CheckedSubmission, refusal_of
+from deedbook.ledger.admission.candidate import Candidate, CheckedSubmission, refusal_of
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of, unread
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
@@ -23,7 +23,7 @@ from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_allows_se
 from deedbook.ledger.lifecycle.clock import check_set, ledger_now, next_ms
 from deedbook.ledger.log.keys import idempotency_key, key_key, stream_key
 from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamState
-from deedbook.ledger.secrets.scanner import refusal as secret_refusal
+from deedbook.ledger.secrets.secret import refusal as secret_refusal
 
 FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.candidate import Candidate
 from deedbook.ledger.admission.erasure import erase_as_named
 from deedbook.ledger.admission.gate import Transaction, first_head, records_cached_max
 from deedbook.ledger.admission.replay import Replay, read_entry

@@ -22,7 +22,8 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from deedbook.ledger import limits
-from deedbook.ledger.admission.check import CheckedSubmission, check, refusal_of
+from deedbook.ledger.admission.candidate import CheckedSubmission, refusal_of
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.decide import Accepted, decide, idempotency_digest
 from deedbook.ledger.admission.erasure import check_confirmed, erase_as_named, rules_with_texts
 from deedbook.ledger.admission.order import Order, OvertakenError

@@ -14,7 +14,7 @@ from deedbook.ledger.format.envelope import Submission
 from deedbook.ledger.lifecycle.authority import check_allows_secret
 from deedbook.ledger.log.blob_table import Intent
 from deedbook.ledger.log.state import Snapshot
-from deedbook.ledger.secrets.scanner import refusal as secret_refusal
+from deedbook.ledger.secrets.secret import refusal as secret_refusal
 
 
 def check_intent(submission: Submission, snapshot: Snapshot, now_ms: int) -> Intent:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.candidate import Candidate
 from deedbook.ledger.admission.clock import Clock
 from deedbook.ledger.admission.decide import apply, check_alone, check_versions, count_refused, go_on_from
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of

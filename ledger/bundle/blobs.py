@@ -18,7 +18,7 @@ from deedbook.ledger.log.expiry import find_refs, refs_in
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from deedbook.ledger.admission.check import Candidate
+    from deedbook.ledger.admission.candidate import Candidate
     from deedbook.ledger.bundle.layout import Manifest
 
 

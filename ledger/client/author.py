@@ -12,7 +12,7 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from deedbook.ledger.admission.check import refusal_of
+from deedbook.ledger.admission.candidate import refusal_of
 from deedbook.ledger.client.client import open_content
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF
@@ -20,7 +20,8 @@ from deedbook.ledger.events.blob import BlobStored
 from deedbook.ledger.format.codec import encode_canonical
 from deedbook.ledger.format.envelope import Submission, check_shape, commitment_to, signed_bytes
 from deedbook.ledger.limits import blob_chunk_bytes, blob_size_max_bytes
-from deedbook.ledger.secrets.scanner import is_secret_text, refusal, scan_bodies, scanned_text
+from deedbook.ledger.secrets.scanner import is_secret_text, scan_bodies, scanned_text
+from deedbook.ledger.secrets.secret import refusal
 from deedbook.ledger.system.files import read_chunks
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.admission.intent import check_intent
 from deedbook.ledger.admission.rewriter import finish_erasures
 from deedbook.ledger.client.client import Progress, open_content
-from deedbook.ledger.client.stream_reader import StreamReader, pinned_root
+from deedbook.ledger.client.local_streams import streams_of
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.entries import read_event
@@ -44,6 +44,7 @@ from deedbook.ledger.trust.history import ConsistencyProof, StreamPage, StreamRe
 if TYPE_CHECKING:
     from deedbook.ledger.admission.decide import Accepted
     from deedbook.ledger.admission.order import Order
+    from deedbook.ledger.client.stream_reader import StreamReader
     from deedbook.ledger.lifecycle.authority import AgentRecord
     from deedbook.ledger.log.blob_table import Intent
     from deedbook.ledger.log.blobs import BlobPage, BlobView
@@ -123,9 +124,7 @@ class LocalClient(LocalReader):
 
     @cached_property
     def streams(self) -> StreamReader:
-        file = None if self.settings.only_looks else self.trust_store.authority_file
-        is_pinned = pinned_root(self.settings.home, self.ledger) is not None
-        return StreamReader(self, file, lambda: f"the log in {self.settings.home}", is_pinned=is_pinned)
+        return streams_of(self)
 
     def agents(self) -> list[AgentRecord]:
         with self.log.snapshot() as snapshot:

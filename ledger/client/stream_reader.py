@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.admission.check import Candidate
+from deedbook.ledger.admission.candidate import Candidate
 from deedbook.ledger.admission.replay import Replay, read_entry
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.admission.state import MemoryState

@@ -31,18 +31,12 @@ from deedbook.ledger.secrets.credentials import (
 )
 from deedbook.ledger.secrets.disguise import revealed
 from deedbook.ledger.secrets.named import named_secrets
+from deedbook.ledger.secrets.secret import Secret, refusal
 
 # The scan checks at most this many placeholders in one text. It refuses a text with more, which limits the work.
 harmless_max: Final = 1000
 _name_max_chars: Final = 64
 _seed_digits: Final = 64
-
-
-class Secret(NamedTuple):
-    """The path of a value that looks like a secret (like ``$.data.finding``), and its kind."""
-
-    path: str
-    kind: str
 
 
 class Match(NamedTuple):
@@ -90,18 +84,6 @@ def scan_bodies(bodies: Sequence[bytes]) -> dict[int, Secret]:
         return {}
     secrets = {position: scan(msgspec.json.decode(body)) for position, body in enumerate(bodies) if search(body)}
     return {position: secret for position, secret in secrets.items() if secret is not None}
-
-
-def refusal(secret: Secret) -> Refused:
-    """Return the refusal that names the path of a secret and what to write instead."""
-    return Refused(
-        "SECRET_DETECTED",
-        f"{secret.path} contains something that looks like a secret ({secret.kind}), and the ledger cannot delete it "
-        "later: name its location (a variable, a path in a vault) or mask it with x. If it is no secret, a human may "
-        "record it (allow_secret)",
-        path=secret.path,
-        secret=secret.kind,
-    )
 
 
 def check_text(content: bytes) -> None:

@@ -18,12 +18,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from deedbook.ledger.client.client import Client, When
-from deedbook.ledger.client.stream_reader import CheckedStream, unproven
+from deedbook.ledger.client.client import When
+from deedbook.ledger.client.reads import HeadView
+from deedbook.ledger.client.stream_reader import CheckedStream, StreamReader, unproven
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.format.codec import convert
 from deedbook.ledger.lifecycle.authority import AgentRecord, Agents, KeyRecord, is_doubtful, report_on_signature
@@ -61,7 +62,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
-def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Plain:
+class CheckedReads(Protocol):
+    """The reads that checked answers need (see ``Client``)."""
+
+    @property
+    def streams(self) -> StreamReader:
+        """The reader of streams, which checks the signed entries itself."""
+
+    def head(self) -> HeadView:
+        """Return the ledger's id, and the size and root of its log."""
+
+    def view(self, query: str, arguments: dict[str, Any], as_of: When | None = None) -> dict[str, Any]:
+        """Return the answer of a view query."""
+
+
+def ask(client: CheckedReads, query: str, arguments: dict[str, Any], as_of: When | None = None) -> Plain:
     """Return the answer of a query: from signed entries verified here if it usually precedes a write, else from views.
 
     With ``as_of`` it is the answer at that point (``answers.instants``). In an answer from signed entries, the key
@@ -88,7 +103,7 @@ def ask(client: Client, query: str, arguments: dict[str, Any], as_of: When | Non
 class CheckedRows:
     """The rows and states that views make of verified streams, which are read when a query needs them."""
 
-    def __init__(self, client: Client, as_of: When | None = None) -> None:
+    def __init__(self, client: CheckedReads, as_of: When | None = None) -> None:
         """Read the streams as of now, or as of ``as_of``."""
         self._client = client
         self._when, self._size = as_of, None if as_of is None else self._size_at(as_of)
@@ -282,7 +297,7 @@ class CheckedRows:
 class _CheckedAgents:
     """The agents and keys of the verified authority after this number of entries."""
 
-    def __init__(self, client: Client, end: int) -> None:
+    def __init__(self, client: CheckedReads, end: int) -> None:
         self._authority = client.streams.authority
         self._end = end
         self._keys: dict[str, KeyRecord | None] = {}
@@ -389,7 +404,7 @@ class _Folds:
         return known
 
 
-def _folds_of(client: Client) -> _Folds:
+def _folds_of(client: CheckedReads) -> _Folds:
     folds: _Folds = client.streams.folds.setdefault("streams", _Folds())
     return folds
 

@@ -33,7 +33,8 @@ from deedbook.consumers.interfaces.node.replica import Replica
 from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscriptions import Subscriptions
 from deedbook.ledger import limits
-from deedbook.ledger.admission.check import CheckedSubmission, check
+from deedbook.ledger.admission.candidate import CheckedSubmission
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.bus.connection import NodeClient
 from deedbook.ledger.bus.publisher import OutboundMessage, Outbox, StreamPublisher
 from deedbook.ledger.bus.stream import Generation, open_stream

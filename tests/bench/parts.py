@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from nats.js.api import StorageType
 
-from deedbook.ledger.admission.check import CheckedSubmission, check
+from deedbook.ledger.admission.candidate import CheckedSubmission
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.decide import decide
 from deedbook.ledger.admission.gate import Transaction
 from deedbook.ledger.admission.state import Layer

@@ -27,7 +27,7 @@ from tests.simulation.world import Process
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from deedbook.ledger.admission.check import CheckedSubmission
+    from deedbook.ledger.admission.candidate import CheckedSubmission
     from deedbook.ledger.admission.decide import Accepted
     from tests.simulation.client import Network
     from tests.simulation.invariants import Invariants

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from deedbook.ledger.admission.check import CheckedSubmission, check
+from deedbook.ledger.admission.candidate import CheckedSubmission
+from deedbook.ledger.admission.check import check
 from deedbook.ledger.admission.gate import Gate
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.session import FindingLogged, SessionStarted

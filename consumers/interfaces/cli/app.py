@@ -24,7 +24,6 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.system.files import read_regular
-from deedbook.projections.agents.compromised import compromised_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -141,15 +140,6 @@ class App(ReadingApp):
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
         return self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
-
-    def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of a view query, with the views brought up to date first."""
-        self._has_asked = True
-
-        answer = self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
-
-        self._doubts |= compromised_names(answer)  # a text that is derived from the answer must not repeat its marks
-        return answer
 
     def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer as this verb shows it: --unseal opens sealed texts; without it, people see their names."""

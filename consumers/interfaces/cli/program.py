@@ -19,7 +19,7 @@ from deedbook.ledger.home.environment import wants_colour
 
 SECTIONS: Final = {
     "Every day": {
-        "next": Lazy("handoff_show:next_", "Show what waits for you, each with the next command."),
+        "next": Lazy("queue:next_", "Show what waits for you, each with the next command."),
         "unread": Lazy("unread:unread", "Show once what others did that concerns you."),
         "handoff": Lazy("handoff:handoff", "Hand work over: create, approve, claim, complete.", is_group=True),
         "ask": Lazy("questions:ask", "Ask another agent, about a handoff, a file or nothing."),

@@ -1,15 +1,17 @@
-"""The app of verbs that only list rows of this folder's views: settings, a reader of the log, and printing.
+"""The app of verbs that only read the ledger in this folder: settings, a reader of the log, and printing.
 
-These verbs start in half the time of others, because they load no keys, rules, folds or event types. If one needs
-more, ``ReadingApp`` raises ``NeedsApp`` before anything is printed, and the verb runs again with an ``App``.
+These verbs start in half the time of others, because they load no keys and no gate, and those that only list rows of
+views load no rules, folds or event types. If one needs more, ``ReadingApp`` raises ``NeedsApp`` before anything is
+printed, and the verb runs again with an ``App``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -24,10 +26,13 @@ from deedbook.ledger.errors import DeedbookError, Exit, Unavailable
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.settings import read_settings
 from deedbook.ledger.home.trust import ignored_settings, quoted_path
-from deedbook.projections.agents.compromised import compromised_sentences
+from deedbook.projections.agents.compromised import compromised_names, compromised_sentences
 from deedbook.projections.answers.query import ViewsBehind
 from deedbook.projections.redactions.marks import redacted_sentences
-from deedbook.projections.views.registry import CHECKED, kind_of
+from deedbook.projections.views.registry import CHECKED, CONFIRMED, kind_of
+
+if TYPE_CHECKING:
+    from deedbook.consumers.interfaces.cli.checked_answers import CheckedAnswers
 
 SEALED: Final = b"sealed:"
 
@@ -44,14 +49,23 @@ class ReadingApp(ClosableOptions):
         vars(self).update(vars(options or Options()))
         self._settings: tuple[object, Settings] | None = None
         self._reader: LocalReader | None = None
+        self._checked: CheckedAnswers | None = None
         self._has_asked = False
         self._doubts: dict[str, int] = {}
+
+    def finish(self) -> None:
+        """Remove texts that somebody redacted elsewhere from the copies of this folder, as an ``App`` does."""
+        if self._checked is not None and not self.only_looks and self._checked.has_new_erasures():
+            self.close()
+            with contextlib.closing(load("app:App")(self)) as app:
+                app.client()
+                app.finish()
 
     def close(self) -> None:
         """Close whatever was opened."""
         if self._reader is not None:
             self._reader.close()
-            self._reader = None
+            self._reader = self._checked = None
 
     def settings(self) -> Settings:
         """Return the settings of this run, read once; print ignored settings on standard error."""
@@ -84,18 +98,28 @@ class ReadingApp(ClosableOptions):
     def query(self, query: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of a view query; arguments that are None are not sent."""
         self._has_asked = True
-        if self.bundle is not None or self.settings().server is not None or query in CHECKED:
+        if self.bundle is not None or self.settings().server is not None:
             raise NeedsApp
         sent = {name: value for name, value in arguments.items() if value is not None}
         try:
             if self._reader is None:
                 self._reader = LocalReader(self.settings(), views=load("open_views:open_views"))
-            return self.displayed(self._reader.view(query, sent, self.instant))
+            return self.displayed(self._answer(self._reader, query, sent))
         except (
             ViewsBehind,
             Unavailable,
         ):  # an App updates the views, and shares a log that this process has open
             raise NeedsApp from None
+
+    def _answer(self, reader: LocalReader, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if query not in CHECKED and query not in CONFIRMED:
+            return reader.view(query, arguments, self.instant)
+        if b"witness" in self.settings().text:  # an App says what witnesses have cosigned
+            raise NeedsApp
+        if self._checked is None:
+            self._checked = load("checked_answers:CheckedAnswers")(reader)
+        answer: dict[str, Any] = self._checked.ask(query, arguments, self.instant)
+        return answer
 
     def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer as this verb shows it.
@@ -116,7 +140,10 @@ class ReadingApp(ClosableOptions):
 
     def query_with(self, query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a view query, with the signature ``ledger.client.client.Ask``."""
-        return self.query(query, **arguments)
+        answer = self.query(query, **arguments)
+
+        self._doubts |= compromised_names(answer)  # a text that is derived from the answer must not repeat its marks
+        return answer
 
     def whole(self) -> Any:
         """Return the ``App`` of this run, for a verb that needs all of it. Raises NeedsApp."""

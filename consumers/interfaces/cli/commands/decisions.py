@@ -119,14 +119,6 @@ def print_decision(decision: dict[str, Any]) -> None:
         echo(f"  {how} by {decision['ended_by']} {when(decision['ended_ms'])}{reason}")
 
 
-def print_standing(decisions: list[dict[str, Any]]) -> None:
-    """Print the decisions in force for the files of a handoff."""
-    if decisions:
-        echo("\nDecisions about its files: `deed decisions ID` shows one")
-    for decision in decisions:
-        echo(f"  {line_of(decision)}")
-
-
 def _of_project(app: App, paths: tuple[str, ...]) -> list[str]:
     project = app.settings().home.parent
     return [project_path(path, project, Path.cwd()) for path in paths]

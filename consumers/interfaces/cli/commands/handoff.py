@@ -9,7 +9,7 @@ import click
 from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup, load
 
 VERBS: Final = {
-    "why": Lazy("handoff_show:why", "Explain why a handoff is not ready, and who must act, or say that it is."),
+    "why": Lazy("queue:why", "Explain why a handoff is not ready, and who must act, or say that it is."),
     "import": Lazy("handoff_import:import_", "Import handoff files, proposals and active.md tables."),
     "render": Lazy("handoff_files:render", "Print the markdown file of a handoff."),
     "watch": Lazy("handoff_files:watch", "Synchronize a folder of handoff files with the ledger."),

@@ -1,34 +1,29 @@
-"""`deed handoff show`, `deed handoff why`, `deed next`: show all of one handoff, and what waits for an agent."""
+"""`deed handoff show`: shows all of one handoff."""
 
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any, Final
 
 import click
 
-from deedbook.consumers.handoffs.decisions import standing, touched_paths
+from deedbook.consumers.handoffs.decisions import line_of, standing, touched_paths
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
-from deedbook.consumers.handoffs.operations import NOTES, next_on, with_commands
+from deedbook.consumers.handoffs.operations import NOTES, next_on
 from deedbook.consumers.handoffs.receiver import later
-from deedbook.consumers.handoffs.unread import COMMAND, line_of, more_of, peek
-from deedbook.consumers.interfaces.cli import output, signed_history
-from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.commands.decisions import print_standing
-from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
+from deedbook.consumers.interfaces.cli import output
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
-from deedbook.consumers.sdk.text import counted, quote_text, sanitize_line
-from deedbook.ledger.client.spool import spools
+from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.trust.history import root_digits_shown
 from deedbook.projections.handoffs.claims import claims_over
 
 
-@click.command(cls=Command, looks_back=True, unseals=True)
+@click.command(cls=ReadingCommand, looks_back=True, unseals=True)
 @click.argument("id_", metavar="ID")
 @click.option("--history", is_flag=True, help="List every event with its signer, key and validity.")
 @click.option(
@@ -36,7 +31,7 @@ from deedbook.projections.handoffs.claims import claims_over
 )
 @click.option("--result", "part", flag_value="result", help="Print only the result, as `verify --result` takes it.")
 @web_option("handoff", "id_")
-def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
+def show(app: ReadingApp, id_: str, *, history: bool, part: str | None) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     if part is not None:
         ref = app.query("handoffs.facts", id=id_)[part]
@@ -52,12 +47,12 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     following = next_on(handoff["why"], shown=handoff) if is_now else []
     following = [step for step in following if step.agent not in strangers]
     if history:
-        handoff["history"] = signed_history.signed_history(app, handoff)
+        handoff["history"] = load("signed_history:signed_history")(app.whole(), handoff)
 
     def text() -> None:
         print_handoff(handoff)
         if history:
-            signed_history.print_history(handoff["history"])
+            load("signed_history:print_history")(handoff["history"])
         echo(f"\n{as_of_line(handoff['as_of'])}")
         if strangers:
             amend = f"deed handoff amend {handoff['id']} --as {handoff['importer']} --to NAME --reviewer NAME"
@@ -68,7 +63,7 @@ def show(app: App, id_: str, *, history: bool, part: str | None) -> None:
     app.show("handoffs.show", handoff, text, following=following[0].command if following else None)
 
 
-def _strangers(app: App, handoff: dict[str, Any]) -> list[str]:
+def _strangers(app: ReadingApp, handoff: dict[str, Any]) -> list[str]:
     """Return the receiver and reviewer of an imported handoff that waits for them, if no agent here has their name."""
     if handoff["claimed_status"] is None or handoff["status"] != "pending" or claims_over(handoff["claimed_status"]):
         return []
@@ -76,7 +71,7 @@ def _strangers(app: App, handoff: dict[str, Any]) -> list[str]:
     return sorted({name for name in (handoff["to"], handoff["reviewer"]) if name} - names)
 
 
-def read_whole(app: App, id_: str) -> dict[str, Any]:
+def read_whole(app: ReadingApp, id_: str) -> dict[str, Any]:
     """Return an answer of ``handoffs.show`` with the cited reasonings, and the ``decisions`` about its files.
 
     ``only_in_file`` are the lines of its file that no field has.
@@ -84,12 +79,12 @@ def read_whole(app: App, id_: str) -> dict[str, Any]:
     handoff = _with_citations(app, app.query("handoffs.show", id=id_))
     only: list[str] | None = []
     if handoff["template"] is not None:
-        only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.client().get_blob)
+        only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.whole().client().get_blob)
     about = standing(app.query_with, touched_paths(handoff["notes"]))
     return {**handoff, "only_in_file": only, "decisions": about["items"]}
 
 
-def _with_citations(app: App, handoff: dict[str, Any]) -> dict[str, Any]:
+def _with_citations(app: ReadingApp, handoff: dict[str, Any]) -> dict[str, Any]:
     if not (handoff["result_refs"] or handoff["reasoning_refs"]):
         return {**handoff, "result_reasoning": [], "reasoning": []}
     cited: dict[str, Any] = load("cited_reasoning:of_handoff")(app, handoff)
@@ -128,7 +123,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
         echo(quote_text(f"proposal {handoff['proposal']}"))
     _print_relations(handoff)
     _print_notes(handoff["notes"] | {"later": later(handoff)})
-    print_standing(handoff["decisions"])
+    _print_decisions(handoff["decisions"])
     if handoff["task"]:
         echo(f"\nTask  {quote_text(handoff['task'], '  ')}")
     _print_lists(handoff)
@@ -136,7 +131,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     for of, heading in (("result_reasoning", "Reasoning behind the result"), ("reasoning", "Reasoning")):
         if handoff.get(of):
             echo()
-            print_citations(handoff[of], heading, "")
+            load("reasoning_text:print_citations")(handoff[of], heading, "")
     if handoff["context"]:
         echo(f"\nContext  {quote_text(handoff['context'], '  ')}")
     _print_only_in_file(handoff)
@@ -181,6 +176,14 @@ def _print_relations(handoff: dict[str, Any]) -> None:
             echo(f"{word} {', '.join(others)}")
     if handoff["superseded_by"]:
         echo(f"superseded by {handoff['superseded_by']}")
+
+
+def _print_decisions(decisions: list[dict[str, Any]]) -> None:
+    """Print the decisions in force for its files."""
+    if decisions:
+        echo("\nDecisions about its files: `deed decisions ID` shows one")
+    for decision in decisions:
+        echo(f"  {line_of(decision)}")
 
 
 def _print_only_in_file(handoff: dict[str, Any]) -> None:
@@ -245,80 +248,3 @@ def _print_questions(questions: list[dict[str, Any]]) -> None:
         answer = f"{quote_text(asked['answer'], '     ')}  " if asked["answer"] else ""
         comment = quote_text(f": {asked['comment']}") if asked["comment"] else ""
         echo(f"     {answer}({_QUESTION_NOTES[asked['mark']].format(by=asked['by'])}{comment})")
-
-
-@click.command(cls=Command, looks_back=True)
-@click.argument("id_", metavar="ID")
-@web_option("handoff", "id_")
-def why(app: App, id_: str) -> None:
-    """Explain why a handoff is not ready, and who must act, or say that it is."""
-    answer = app.query("handoffs.why", id=id_)
-    following = next_on(answer) if app.bundle is None else []  # nobody can act on a bundle
-    answer["next"] = [command for _, command in following]
-    answer["waits"] = with_commands({"items": answer["waits"]})["items"]
-
-    def text() -> None:
-        echo(quote_text(answer["sentence"]))
-        for item in (item for item in answer["waits"] if item["id"] != answer["id"]):
-            title, since = sanitize_line(item["title"]), output.when(item["since_ms"])
-            output.print_lines(f"  {item['agent']}: {item['action']} {item['id']}  {title}  (since {since})")
-        output.print_next(following, app.settings().agent)
-
-    app.show("handoffs.why", answer, text, following=next(iter(answer["next"]), None))
-
-
-@click.command("next", cls=Command, looks_back=True)
-@click.option("--all", "is_all", is_flag=True, help="Show what waits for everybody, agent by agent.")
-@output.route_options
-@output.limit_option()
-@click.option("--after", help="Continue after an earlier page.")
-def next_(app: App, *, is_all: bool, **filters: Any) -> None:
-    """Show what waits for the acting agent, most urgent first; without --as, for everybody."""
-    agent = None if is_all else app.settings().agent
-    answer = app.query("handoffs.next", agent=agent, **filters)
-    answer = with_commands(answer, is_asked=not app.as_json and sys.stdin.isatty() and sys.stdout.isatty())
-    if any(item["reasoning_refs"] for item in answer["items"]):
-        answer = load("cited_reasoning:of_queue")(app, answer, agent)  # `handoff show` prints their briefs
-    if agent is not None and app.bundle is None and app.instant is None:
-        answer["unread"] = peek(app.query_with, app.settings().home, agent)
-    spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
-    if spooled := [counts for counts in spooled if any(counts[1:])]:
-        answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
-        for name, waiting, rejected in spooled:
-            what = f"of {name} {waiting} operations wait to be recorded, {rejected} were refused: `deed spool list`"
-            echo(what, fg="yellow", err=True)
-
-    def text() -> None:
-        print_unread(answer.get("unread"), agent)
-        print_items(answer["items"], agent)
-
-    output.show_page(app, "handoffs.next", answer, text)
-
-
-def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:
-    """Print the number of unread lines of others, and the first of them."""
-    if not unread or not unread["items"]:
-        return
-    echo(f"{counted(unread['total'], 'new line')} for you: {COMMAND} --as {agent}")
-    for item in unread["items"]:
-        output.print_lines(f"  {line_of(item)}")
-    output.print_lines(*(f"  {line}" for line in more_of(unread)))
-
-
-def print_items(items: list[dict[str, Any]], agent: str | None) -> None:
-    """Print each item with its command below it; for ``agent`` None, with a heading for each agent."""
-    if not items:
-        echo("nothing waits for " + ("anybody" if agent is None else agent))
-    heading: str | None = None
-    for item in items:
-        if agent is None and item["agent"] != heading:
-            heading = item["agent"]
-            echo(heading, bold=True)
-        where = f"[{item['status']} → {item['to'] or '?'}]" if item["kind"] == "handoff" else f"[{item['kind']}]"
-        since, doubt = output.when(item["since_ms"]), output.marks_cell(item)
-        output.print_lines(
-            f"{item['action']:8}  {where} {sanitize_line(item['title'])}  (since {since})",
-            f"          {sanitize_line(item['why'])}{'  ' if doubt else ''}{doubt}",
-        )
-        output.print_command(sanitize_line(item["command"]), " " * 10)
-        output.print_lines(*(f"          reasoning {citation['said']}" for citation in item.get("reasoning", ())))

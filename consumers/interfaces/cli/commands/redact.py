@@ -12,12 +12,11 @@ from deedbook.consumers.interfaces.cli.app import App, Command, read_up_to
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.erased_copies import copy_lines, erase_copies
+from deedbook.consumers.sdk.erased_entries import ErasedEntries, erased_since
 from deedbook.consumers.sdk.erasure import ErasedCopy
 from deedbook.consumers.sdk.redaction import (
-    ErasedEntries,
     KeptText,
     PlannedErasure,
-    erased_since,
     find_holders,
     kept_texts,
     plan_erasure,

@@ -287,6 +287,22 @@ def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_t
     assert holding(project) == []
 
 
+def test_verb_that_signs_nothing_takes_the_texts_out_of_the_copies_too(
+    project: Deed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spread(project)
+    text = project.home.parent / "secret"
+    text.write_text(SECRET)
+    with monkeypatch.context() as patch:
+        patch.setattr(redact_command, "_finish", raising(KilledError))
+        project.run("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
+    text.unlink()
+    assert "docs/handoffs/h1.md" in "\n".join(holding(project))
+    assert "redacted since the last look here" in project.run("next", "--as", "a").err
+    assert "docs/handoffs/h1.md" not in "\n".join(holding(project))
+    assert project.run("next", "--as", "a").err == ""
+
+
 def raising(error: type[Exception]) -> Callable[..., Any]:
     """Return a function that raises an error."""
 
