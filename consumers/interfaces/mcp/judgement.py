@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.handoffs.decisions import drafts_of
+from deedbook.consumers.handoffs.decision_drafts import drafts_of
 from deedbook.consumers.interfaces.mcp.entries import Judgement, NewDecision, NewEvent
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.snapshots.act import act_on

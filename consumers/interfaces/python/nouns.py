@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 from deedbook.consumers.handoffs.composition import creation, events_of
 from deedbook.consumers.handoffs.content import query_for
-from deedbook.consumers.handoffs.decisions import drafts_of
+from deedbook.consumers.handoffs.decision_drafts import drafts_of
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.links import check_drafts

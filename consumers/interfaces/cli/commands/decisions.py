@@ -9,7 +9,8 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
-from deedbook.consumers.handoffs.decisions import drafts_of, line_of, project_path, standing, withdrawal
+from deedbook.consumers.handoffs.decision_drafts import drafts_of, withdrawal
+from deedbook.consumers.handoffs.decisions import line_of, project_path, standing
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.output import list_page, page_options, period_options, when
 from deedbook.consumers.interfaces.cli.terminal import echo
