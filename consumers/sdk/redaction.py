@@ -18,7 +18,9 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.erasure import ErasedEntry, erase
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Client
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import EntryRedacted, RedactionProposed
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import ERASED
 from deedbook.ledger.format.envelope import decode_entry
@@ -50,7 +52,19 @@ def plan_erasure(client: Client, index: int) -> PlannedErasure:
     data = client.entry(index)
     erased = erase(index, data, lambda stream: entries_now(client, stream=stream))
     before, after = (msgspec.to_builtins(event.data) for event in (read_event(index, data), erased.event_left))
-    return PlannedErasure(erased, [*dict.fromkeys(_lost_texts(before, after))], sorted({*erased.blobs}))
+    needed = blobs_of(erased.event.data)
+    blobs = {ref for ref in erased.blobs if ref in needed or len(names_of_blob(client, ref)) > 1}
+    return PlannedErasure(erased, [*dict.fromkeys(_lost_texts(before, after))], sorted(blobs))
+
+
+def names_of_blob(client: Client, ref: str) -> list[str]:
+    """Return the refs by which entries name a blob: both digests, or only this ref if there is no such blob."""
+    try:
+        return [ref, client.stat_blob(ref).sha256]
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return [ref]
 
 
 def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done, _total: None) -> dict[str, list[int]]:

@@ -18,7 +18,6 @@ from deedbook.ledger.admission.replay import unconfirmed_refusal
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, load_rules
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.authority import Redaction
-from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.remnant import digest_of, remnant_of, sets_content
@@ -27,6 +26,7 @@ from deedbook.ledger.lifecycle import handoff
 from deedbook.ledger.lifecycle import snapshot as snapshot_machine
 from deedbook.ledger.lifecycle.authority import ROOT
 from deedbook.ledger.lifecycle.machine import FamilyState, StateMachine, Transition
+from deedbook.ledger.log.expiry import find_refs
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.packages import family_of
 
@@ -39,7 +39,10 @@ StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
 
 
 class ErasedEntry(msgspec.Struct, frozen=True):
-    """An entry without its body, ready to be stored; ``blobs`` are those that the body names."""
+    """An entry without its body, ready to be stored.
+
+    ``blobs`` are those that the body names, needed or only cited as evidence; another thing may have such a ref, too.
+    """
 
     index: int
     entry: Entry
@@ -75,7 +78,7 @@ def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
     if _outcomes(event.stream, stream) != _outcomes(event.stream, changed):
         message = f"entry {index} ({event.kind}) cannot be erased: the rules compare later entries with its texts"
         raise Refused("TRANSITION_NOT_ALLOWED", message, index=index, kind=event.kind)
-    return ErasedEntry(index, erased, event, blobs_of(event.data))
+    return ErasedEntry(index, erased, event, [ref for ref in find_refs(data) if ref.startswith("blake3:")])
 
 
 def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:

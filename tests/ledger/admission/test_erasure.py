@@ -467,6 +467,19 @@ def test_blob_that_is_erased_with_an_entry_is_in_no_file(ledger: Ledger) -> None
     assert ledger.log.blobs.get(other) == b"something else"
 
 
+def test_blob_that_is_only_evidence_is_erased_with_its_entry_and_never_stored_again(ledger: Ledger) -> None:
+    ref = ledger.put_blob("alice", SECRET.encode() * 100)
+    ledger.emit("alice", "session/s", SessionStarted())
+    index = ledger.emit("alice", "session/s", FindingLogged(finding="see the file", evidence=[ref])).index
+    ledger.emit(ROOT, "ledger", ledger.redaction(index, blobs=[ref]))
+    finish_erasures(ledger.log)
+    assert ledger.log.blobs.find(ref) is None
+    assert files_with(ledger.home.path, SECRET) == []
+    refusal = ledger.refusal_of(lambda: ledger.put_blob("bob", SECRET.encode() * 100))
+    assert refusal.code == "TRANSITION_NOT_ALLOWED"
+    assert files_with(ledger.home.path, SECRET) == []
+
+
 def test_imported_handoff_keeps_its_sender(ledger: Ledger) -> None:
     mapped = {"title": f"Use {SECRET}", "to": "bob", "reviewer": "rita", "task": SECRET, "criteria": [SECRET]}
     record = RecordImported(

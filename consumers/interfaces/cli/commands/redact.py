@@ -19,6 +19,7 @@ from deedbook.consumers.sdk.redaction import (
     PlannedErasure,
     find_holders,
     kept_texts,
+    names_of_blob,
     plan_erasure,
     repeated,
     sign_erasure,
@@ -130,12 +131,15 @@ def _plan(
         echo(f"not erased without --repeated, although they repeat a text: entries {listed}", err=True)
     erased = {plan.index for plan in planned}
     free = {text for text, found in holders.items() if erased.issuperset(found)}
-    plans = [replace(plan, blobs=[blob for blob in plan.blobs if blob in free]) for plan in planned]
+    plans = [
+        replace(plan, blobs=[blob for blob in plan.blobs if free.issuperset(names_of_blob(app.client(), blob))])
+        for plan in planned
+    ]
     return plans, [text for text in repeated(planned) if text in free]
 
 
 def _holders(app: App, planned: list[PlannedErasure]) -> dict[str, list[int]]:
-    blobs = [blob for plan in planned for blob in plan.blobs]
+    blobs = [name for plan in planned for blob in plan.blobs for name in names_of_blob(app.client(), blob)]
     with progress("searching the log for copies", is_shown=not app.as_json) as step:
         return find_holders(app.client(), [*repeated(planned), *blobs], step)
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,6 +145,26 @@ def test_after_a_redaction_no_file_holds_the_text(project: Deed) -> None:
     said = project("handoff", "show", "h1")
     assert "was redacted by root" in said
     assert "it is a password" in said
+
+
+def test_evidence_goes_with_the_entry_that_names_it_unless_another_one_does(project: Deed) -> None:
+    project("session", "start", "s0", "--as", "a", "--task", "Look")
+    files = [project.home.parent / name for name in ("one", "two", "three")]
+    refs: list[str] = []
+    for file in files:
+        file.write_text(f"{SECRET} in file {file.name}")
+        refs.append(project("blob", "put", file, "--as", "a").strip())
+        file.unlink()
+    one, two, three = refs
+    by_other_digest = "sha256:" + sha256(f"{SECRET} in file three".encode()).hexdigest()
+    named = [option for ref in (one, two, three, "blake3:" + "0" * 64) for option in ("--evidence", ref)]
+    index = project.data("session", "finding", "s0", "see there", *named, "--as", "a")["accepted"]["index"]
+    for ref in (two, by_other_digest):
+        project("session", "finding", "s0", "and there", "--evidence", ref, "--as", "a")
+    options = ("--reason", "it is a password", "--yes", "--as", "root")
+    (erased,) = json.loads(project.run("redact", index, *options, "--json").out)["data"]["entries"]
+    assert erased["blobs"] == [one]
+    assert [ref["ref"] for ref in project.data("blob", "list")["blobs"]] == sorted([two, three])
 
 
 def test_edits_of_a_person_stay_and_the_watcher_goes_on(project: Deed) -> None:
