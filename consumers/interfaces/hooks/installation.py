@@ -108,6 +108,7 @@ class Installation:
 
         Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
         """
+        self._check_folders()
         changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
         outcomes = self._keep(changes)
         _write(changes)
@@ -117,7 +118,7 @@ class Installation:
         return outcomes
 
     def _check_folders(self) -> None:
-        """Refuse to write through a link that leads outside the project."""
+        """Refuse to write or delete through a link that leads outside the project, such as to the user's own setup."""
         within = self.folder.resolve()
         for path in self.parts if self.scope != "user" else ():
             if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):

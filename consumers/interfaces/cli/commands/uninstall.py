@@ -25,7 +25,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.home.location import FOLDER, find_home, present_folder, resolved
+from deedbook.ledger.home.location import FOLDER, find_home, named_home, present_folder, resolved
 from deedbook.ledger.service.server import unserved
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable
 
@@ -58,7 +58,7 @@ def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
     found = app.home or find_home(present_folder())
     home = None if found is None else Home(resolved(found))
     if deletes:
-        _check_deletion(app, home, yes=yes)
+        _check_deletion(app, home, found, yes=yes)
     folder = project_of(None if home is None else home.path)
     outcomes: list[Outcome] = []
     left: list[Left] = []
@@ -92,8 +92,16 @@ def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
     app.show("uninstalled", data, text)
 
 
-def _check_deletion(app: App, home: Home | None, *, yes: bool) -> None:
-    """Ask before a deletion. Raises Refused: ``NOT_FOUND`` without a ledger; ``USAGE`` if nobody agrees to it."""
+def _check_deletion(app: App, home: Home | None, found: Path | None, *, yes: bool) -> None:
+    """Ask before a deletion. Raises Refused: ``NOT_FOUND`` without a ledger; ``USAGE`` if nobody agrees to it.
+
+    The ledger of another project is deleted only if the user names it: an archive of a stranger may link to it.
+    """
+    is_named = app.home is not None or named_home() is not None
+    if home is not None and found is not None and found.is_symlink() and not is_named:
+        named = trust.quoted_path(home.path)
+        message = f"{trust.quoted_path(found)} is a link to {named}: to delete that ledger, add --home {named}"
+        raise Refused("USAGE", message)
     if home is None or not home.is_local():
         raise Refused("NOT_FOUND", "there is no ledger in this folder or above it, so there is none to delete")
     trust.demand(home.path)

@@ -133,6 +133,18 @@ def test_files_of_others_in_the_folder_of_a_ledger_are_not_deleted(here: Deed, t
     assert not folder.exists()
 
 
+def test_ledger_that_a_link_in_the_project_leads_to_is_deleted_only_if_it_is_named(
+    here: Deed, project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / ".deedbook"
+    here("--home", other, "init", "--name", "none", "--unprotected")
+    (project / ".deedbook").symlink_to(other)
+    refusal = here.refuses("USAGE", "uninstall", "--delete-ledger", "--yes")
+    assert f"is a link to {other}" in refusal["message"]
+    assert Home(other).is_local()
+    assert here.data("--home", other, "uninstall", "--delete-ledger", "--yes")["deleted"] == str(other)
+
+
 def test_folder_of_a_machine_that_joined_is_named_as_keys(here: Deed, project: Path) -> None:
     here("init", "--unprotected")
     shutil.rmtree(project / ".deedbook/log")

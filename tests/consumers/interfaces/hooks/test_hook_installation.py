@@ -307,6 +307,17 @@ def test_a_folder_that_leads_out_of_the_project_is_not_written_into(
     assert (project / "within" / settings.name).is_file()
 
 
+def test_removal_leaves_alone_what_a_link_of_the_project_leads_to(harness: str, project: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    installation(harness, other, scope="team").install()
+    before = tree(other)
+    own, others = (HARNESSES[harness].files(folder, "team").settings.parent for folder in (project, other))
+    own.symlink_to(others)
+    with pytest.raises(Refused, match="leads out of the project"):
+        installation(harness, project, scope="team").remove(force=True)
+    assert tree(other) == before
+
+
 def test_a_mark_without_its_other_is_left_for_hands(harness: str, project: Path, tmp_path: Path) -> None:
     page = HARNESSES[harness].files(project, "local").page
     installation(harness, project).install()
