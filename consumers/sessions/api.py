@@ -34,7 +34,8 @@ from deedbook.consumers.sessions.report import (
     start_session,
     with_report,
 )
-from deedbook.consumers.sessions.resume import resume, whole
+from deedbook.consumers.sessions.report_texts import whole
+from deedbook.consumers.sessions.resume import resume
 from deedbook.consumers.sessions.settings import FILES_FOLDER, StoredCopy, name_of
 from deedbook.ledger.client.author import Draft, now
 from deedbook.ledger.client.client import Ask

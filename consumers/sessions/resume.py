@@ -8,7 +8,7 @@ tool recorded is marked ``imported``: no agent of this ledger vouches for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,25 +16,23 @@ import msgspec
 from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sessions.generator import by_weight, derived, last_ms_of, own_steps, uncorrected_part
 from deedbook.consumers.sessions.packer import LEVELS, SessionSource, dead_ends_within, pack, printed
+from deedbook.consumers.sessions.report_texts import Blobs, restored
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import Refused, did_you_mean, near, or_none
+from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.format.codec import convert, converted
-from deedbook.projections.briefs.tokens import count_tokens, most_tokens, strictest
+from deedbook.projections.briefs.tokens import most_tokens, strictest
 from deedbook.projections.records.marks import Imported
 from deedbook.projections.reports.compressed import short_ref
-from deedbook.projections.reports.markdown import duration_text, markdown_of, with_texts
+from deedbook.projections.reports.markdown import duration_text, markdown_of
 from deedbook.projections.reports.report import DERIVED, Report, plain, read_report, report_of, uncorrected
 
-Blobs = Callable[[str], bytes]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
 # in total; they are taken from the tokens of the sessions
 dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
-# A text that its report has with fewer tokens than this is read in full from its blob before it is packed.
-restored_below_tokens: Final = 160
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
 _KEY_VECTORS: Final = frozenset({"overall_confidence", "know", "uncertainty"})
 _similar_max: Final = 10
@@ -258,25 +256,6 @@ def _unreported(session: Mapping[str, Any], report: Report) -> dict[str, int]:
     }
 
 
-def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
-    """Return a report's fields with long texts in full: all of them, or those of fewer tokens than ``below``."""
-    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
-    left = []
-    for long in copy["long_texts"]:
-        holder, key = _target(copy, long["path"])
-        is_long = below is not None and count_tokens(holder[key]) >= below
-        if (content := None if is_long else or_none(get_blob, long["ref"])) is None:
-            left.append(long)
-        else:
-            holder[key] = content.decode("utf-8", "replace")
-    return copy | {"long_texts": left}
-
-
-def whole(fields: Mapping[str, Any], get_blob: Blobs) -> dict[str, Any]:
-    """Return a report of ``reports.show`` with its long texts in full, in its fields, Markdown and compressed JSON."""
-    return with_texts(read_report(restored(fields, get_blob, below=None))).to_dict()
-
-
 def _head(report: Report, level: str) -> dict[str, Any]:
     """Return the head of every level; a summary has no report id, because it would cost a finding."""
     facts: dict[str, Any] = {
@@ -321,12 +300,3 @@ def _assessments(session: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _texts(text: str) -> list[str]:
     return [text] if text.strip() else []
-
-
-def _target(fields: dict[str, Any], path: str) -> tuple[Any, Any]:
-    """Return the container of the text at a JSON pointer, and its key there."""
-    *parents, last = path.split("/")[1:]
-    holder: Any = fields
-    for part in parents:
-        holder = holder[int(part) if isinstance(holder, list) else part]
-    return holder, int(last) if isinstance(holder, list) else last

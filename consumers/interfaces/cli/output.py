@@ -395,6 +395,7 @@ def page_options(default: int = 50) -> Callable[[VerbT], VerbT]:
     return lambda verb: limit_option(default, "Rows.")(after(verb))
 
 
+ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this agent's (default: all agents).")
 reason_option: Final = click.option("--reason", default="no reason given", show_default=True, help="Why.")
 
 

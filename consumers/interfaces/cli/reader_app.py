@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
-from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, Options, VerbBase, load
+from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, LazyGroup, Options, VerbBase, load
 from deedbook.consumers.sdk.text import document, json_text
 from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.client import When
@@ -149,6 +149,11 @@ class ReadingApp(ClosableOptions):
         """Return the ``App`` of this run, for a verb that needs all of it. Raises NeedsApp."""
         raise NeedsApp
 
+    def get_blob(self, ref: str) -> bytes:
+        """Return a blob. Raises: as ``whole``, and ``Client.get_blob``."""
+        content: bytes = self.whole().client().get_blob(ref)
+        return content
+
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the events of rows of ``catalog.find`` as documents. Raises NeedsApp."""
         raise NeedsApp
@@ -224,3 +229,9 @@ class ReadingCommand(VerbBase):
             return self.call(ctx, ReadingApp(options))
         except NeedsApp:
             return self.call(ctx, load("app:App")(options))
+
+
+class ReadingGroup(LazyGroup):
+    """A group whose verbs only read; those that write are in its table."""
+
+    command_class = ReadingCommand

@@ -39,7 +39,7 @@ from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.reasoning.compressor.transfer import receive_brief
 from deedbook.consumers.sdk.quotation import is_plain
 from deedbook.consumers.sdk.sealer import named
-from deedbook.consumers.sessions.resume import whole
+from deedbook.consumers.sessions.report_texts import whole
 from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.projections.briefs.prompt import TransferLevel
 

@@ -8,7 +8,7 @@ import pytest
 
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.report import blob_ref, publish_report
-from deedbook.consumers.sessions.resume import restored
+from deedbook.consumers.sessions.report_texts import restored
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import session

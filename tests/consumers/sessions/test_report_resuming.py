@@ -18,7 +18,8 @@ from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.packer import LEVELS, SHORT_NAMES, printed
 from deedbook.consumers.sessions.report import publish_report
-from deedbook.consumers.sessions.resume import restored, resume
+from deedbook.consumers.sessions.report_texts import restored
+from deedbook.consumers.sessions.resume import resume
 from deedbook.consumers.sessions.resumed_text import resumed_text
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused

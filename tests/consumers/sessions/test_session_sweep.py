@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deedbook.consumers.sessions.open_sessions import SWEPT, Activity, SweepResult, decide, sweep
+from deedbook.consumers.sessions.open_sessions import SWEPT
+from deedbook.consumers.sessions.sweep import Activity, SweepResult, decide, sweep
 from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.session import (

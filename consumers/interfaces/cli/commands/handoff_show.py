@@ -79,7 +79,7 @@ def read_whole(app: ReadingApp, id_: str) -> dict[str, Any]:
     handoff = _with_citations(app, app.query("handoffs.show", id=id_))
     only: list[str] | None = []
     if handoff["template"] is not None:
-        only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.whole().client().get_blob)
+        only = load("..handoffs.files.mapping:lines_only_in_file")(handoff, app.get_blob)
     about = standing(app.query_with, touched_paths(handoff["notes"]))
     return {**handoff, "only_in_file": only, "decisions": about["items"]}
 

@@ -1,7 +1,4 @@
-"""`deed report`: makes, resumes from, finds and compares the reports of sessions.
-
-An agent first reads the output of `deed report resume`, so it has headings and is never cut.
-"""
+"""`deed report`: makes, resumes from, finds and compares the reports of sessions."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from typing import Any, Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.app import App, Group, with_contents
-from deedbook.consumers.interfaces.cli.commands import session_report as made
 from deedbook.consumers.interfaces.cli.output import (
+    ai_id_option,
     imported_by,
     limit_option,
     page_options,
@@ -22,79 +18,30 @@ from deedbook.consumers.interfaces.cli.output import (
     print_table,
     show_page,
     since_option,
-    warn,
 )
-from deedbook.consumers.interfaces.cli.session_choice import chosen_session
+from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingGroup
 from deedbook.consumers.interfaces.cli.terminal import echo
+from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.sdk.text import counted, sanitize_line, shorten
-from deedbook.consumers.sessions.query import mode_of, query_reports
-from deedbook.consumers.sessions.resume import resume as resume_sessions
-from deedbook.consumers.sessions.resume import whole
-from deedbook.consumers.sessions.resumed_text import resumed_text
+from deedbook.consumers.sessions.query import query_reports
+from deedbook.consumers.sessions.report_texts import whole
 from deedbook.ledger.errors import Refused
 
-resumed_max: Final = 5
-MODES: Final = ("last", "last_n", "session_id")
-LEVELS: Final = ("summary", "detailed", "full")
+VERBS: Final = {
+    "generate": Lazy("report_generation:generate", "Make the report of a session that the acting agent owns."),
+    "resume": Lazy(
+        "report_resumption:resume",
+        "Print what an agent needs to continue: its own last session or, if it has none, the last of another agent.",
+    ),
+}
+"""The verb that signs, and the one that counts tokens: the others load neither keys nor a tokenizer."""
 
-ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this agent's (default: all agents).")
 
-
-@click.group(cls=Group, aliases={"make": "generate", "new": "generate", "list": "query", "last": "resume"})
+@click.group(
+    cls=ReadingGroup, lazy=VERBS, aliases={"make": "generate", "new": "generate", "list": "query", "last": "resume"}
+)
 def report() -> None:
     """Make reports of sessions; resume from them, find and compare them."""
-
-
-@report.command()
-@click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
-@click.option("--finding", "findings", multiple=True, help="A finding; give 3 to 5 (default: the session's).")
-@click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
-@click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")
-@click.option("--artifact", "artifacts", multiple=True, help="A file, commit or page that was made.")
-@click.option("--keep", is_flag=True, help="Store each artifact that is a local file as a blob.")
-def generate(app: App, /, session_id: str | None, **options: Any) -> None:
-    """Make the report of a session that the acting agent owns.
-
-    Missing options are filled from the session's records. Each call adds a version; the latest counts.
-    """
-    options["artifacts"] = with_contents(app, options["artifacts"]) if options.pop("keep") else options["artifacts"]
-    report = made.make_report(app, chosen_session(app, session_id), made.inputs_from(options))
-    warn(() if app.as_json else report["warnings"])
-    app.show("report", report, lambda: made.print_made(report))
-
-
-@report.command(looks_back=True)
-@ai_id_option
-@click.option("--resume-mode", type=click.Choice(MODES), help="Which sessions (default: last; with --count, last_n).")
-@click.option("--session-id", metavar="ID", help="With --resume-mode session_id: the session to resume.")
-@click.option("--count", type=click.IntRange(1, resumed_max), help="How many of the last sessions.")
-@click.option(
-    "--detail-level",
-    type=click.Choice(LEVELS),
-    default="summary",
-    show_default=True,
-    help="At most 400, 800 or 1,250 tokens a session.",
-)
-def resume(  # noqa: PLR0917 - the options, in the order of the API
-    app: App, ai_id: str | None, resume_mode: str | None, session_id: str | None, count: int | None, detail_level: str
-) -> None:
-    """Print what an agent needs to continue: its own last session or, if it has none, the last of another agent.
-
-    With --count, several sessions are printed. Dead ends come first, then task, findings, open questions, next steps,
-    and what was left out.
-    """
-    mode = mode_of(resume_mode, session_id, count)
-    get_blob = app.client().get_blob
-    agent = app.settings().agent
-    answer = resume_sessions(app.query_with, get_blob, ai_id, mode, session_id, count or 1, detail_level, agent=agent)
-    lines = resumed_text(answer).splitlines()
-
-    def text() -> None:
-        for line in lines:
-            echo(line, bold=line[:1].isalpha())
-
-    app.show("resumed", answer, text)
 
 
 @report.command(looks_back=True)
@@ -105,7 +52,7 @@ def resume(  # noqa: PLR0917 - the options, in the order of the API
 )
 @click.option("--task-pattern", metavar="RE2", help="A pattern in task, outcome or findings, in any case.")
 @page_options(default=10)
-def query(app: App, **filters: Any) -> None:
+def query(app: ReadingApp, **filters: Any) -> None:
     """Find reports by agent, time and a pattern in task, outcome or findings, newest first."""
     page = query_reports(app.query_with, datetime.now(UTC), **filters)
     rows = [
@@ -128,12 +75,12 @@ def query(app: App, **filters: Any) -> None:
 @click.option("--version", metavar="ID", help="The id of an earlier version (default: the latest).")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the markdown alone.")
 @click.option("--compressed", "form", flag_value="compressed", help="Print the compressed JSON alone.")
-def show(app: App, session_id: str, version: str | None, form: str | None) -> None:
+def show(app: ReadingApp, session_id: str, version: str | None, form: str | None) -> None:
     """Show the report of a session and its versions. SESSION may also be the id of a report."""
     answer = _find_report(app, session_id.removeprefix("session/"), version)
     if answer["report"]["long_texts"]:
         # A resume refers to this verb for everything that it left out, so nothing may be left out here.
-        answer["report"] = whole(answer["report"], app.client().get_blob)
+        answer["report"] = whole(answer["report"], app.get_blob)
 
     texts = {"markdown": answer["report"]["markdown"].rstrip("\n"), "compressed": answer["report"]["compressed_json"]}
     app.show("reports.show", answer, texts[form] if form else lambda: _print_report(answer))
@@ -144,7 +91,7 @@ def show(app: App, session_id: str, version: str | None, form: str | None) -> No
 @ai_id_option
 @since_option("Only what was written since")
 @limit_option(5)
-def similar(app: App, **filters: Any) -> None:
+def similar(app: ReadingApp, **filters: Any) -> None:
     """Find the sessions most similar to a task, also those without a report."""
     _show(app, "search.similar", filters, _print_similar)
 
@@ -152,7 +99,7 @@ def similar(app: App, **filters: Any) -> None:
 @report.command(looks_back=True)
 @period_options("Only reports since then")
 @limit_option(20)
-def overlap(app: App, **filters: Any) -> None:
+def overlap(app: ReadingApp, **filters: Any) -> None:
     """Show pairs of reports about nearly the same work, even if they use different words."""
     _show(app, "reports.overlap", filters, _print_overlaps)
 
@@ -161,24 +108,24 @@ def overlap(app: App, **filters: Any) -> None:
 @ai_id_option
 @period_options("Only reports since then")
 @limit_option(50, "Points of each agent.")
-def calibration(app: App, **filters: Any) -> None:
+def calibration(app: ReadingApp, **filters: Any) -> None:
     """Show how well agents assess themselves, report by report and over time."""
     _show(app, "reports.calibration", filters, _print_calibration)
 
 
 @report.command(looks_back=True)
 @since_option("Only events since then")
-def metrics(app: App, **filters: Any) -> None:
+def metrics(app: ReadingApp, **filters: Any) -> None:
     """Show what transfers cost, keep and save in this ledger: tokens, fidelity, coverage, time, questions."""
     _show(app, "reports.metrics", filters, _print_metrics)
 
 
-def _show(app: App, query: str, filters: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
+def _show(app: ReadingApp, query: str, filters: dict[str, Any], text: Callable[[dict[str, Any]], None]) -> None:
     answer = app.query(query, **filters)
     app.show(query, answer, lambda: text(answer))
 
 
-def _find_report(app: App, name: str, version: str | None) -> dict[str, Any]:
+def _find_report(app: ReadingApp, name: str, version: str | None) -> dict[str, Any]:
     try:
         return app.query("reports.show", id=name, version=version)
     except Refused as refusal:

@@ -15,9 +15,9 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import counted
 from deedbook.consumers.sessions.copies import with_copies
 from deedbook.consumers.sessions.generator import ReportInputs
-from deedbook.consumers.sessions.open_sessions import SweepFailure, SweepResult
-from deedbook.consumers.sessions.open_sessions import sweep as sweep_sessions
 from deedbook.consumers.sessions.report import publish_report
+from deedbook.consumers.sessions.sweep import SweepFailure, SweepResult
+from deedbook.consumers.sessions.sweep import sweep as sweep_sessions
 from deedbook.ledger.errors import Exit
 
 
