@@ -71,4 +71,4 @@ def read_gate(plain: Mapping[str, Any] | None) -> GateState | None:
 
 def gate_text(gate: GateState | None) -> str:
     """Return what an answer or verdict says about the gate; None: the reader lacks valid entries of authority."""
-    return f"gate: {gate or 'not known (the entries about keys and roles are not all here, or not valid)'}"
+    return f"gate: {gate or 'not known (entries are missing or not valid, perhaps also some about keys and roles)'}"

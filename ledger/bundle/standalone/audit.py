@@ -55,7 +55,7 @@ FORWARD_MAX_MS = 30 * 86_400_000
 FORMAT = "deedbook-bundle-1"
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
-UNKNOWN_GATE = "not known (the entries about keys and roles are not all here, or not valid)"
+UNKNOWN_GATE = "not known (entries are missing or not valid, perhaps also some about keys and roles)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 CITING = ("artifacts", "evidence")
 REF_IN_TEXT = re.compile(r"(?:event|blake3|sha256):[0-9a-f]{64}(?![0-9a-f])")
@@ -92,6 +92,7 @@ class Audit:
     ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
     ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
     ``cited`` are the refs of a file or event that entries give as evidence or result, each with its first entry.
+    ``last_read`` are index and time of the last entry that could be read.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``leaves`` are
@@ -107,6 +108,7 @@ class Audit:
         self.authority = Authority()
         self.signatures = self.entries = self.before_ms = self.clock_ms = self.changed_at = 0
         self.last_index, self.jumps = -1, dict[int, int]()
+        self.last_read: tuple[int, int] | None = None
         self.doubt: tuple[int, int] | None = None
         self.batch: list[tuple[int, Entry]] = []
         self.problems: list[tuple[int | None, str, str]] = []
@@ -185,6 +187,7 @@ class Audit:
         entry = None
         try:
             entry = read_entry(data)
+            self.last_read = index, entry.accepted_ms
             if proof is None:
                 self.run_check(index, self.check_signature, entry)
             event = self.kinds.read(index, entry)
@@ -529,11 +532,10 @@ class Audit:
 
     def newest(self) -> list[str]:
         """Return the line about the last entry: without the reader's checkpoint, newer ones may be left out."""
-        last = self.page.last
-        if last is None or self.trusted_size is not None:
+        if self.last_read is None or self.trusted_size is not None:
             return []
-        advice = "newer ones may be left out, which only --checkpoint shows"
-        return [f"newest entry here: {last.index}, {when(last.at_ms)}; {advice}"]
+        (index, at_ms), advice = self.last_read, "newer ones may be left out, which only --checkpoint shows"
+        return [f"newest entry here: {index}, {when(at_ms)}; {advice}"]
 
     def suspects(self) -> list[str]:
         """Return lines about the newest events of handoffs that rest on a stolen key."""

@@ -42,8 +42,8 @@ h3 { margin: 1.6rem 0 .2rem }
 """
 WARNING = """<div class="note">
 <p><strong>This page proves nothing.</strong> Nobody signed it. It shows the signed entries of this bundle, and anybody
-could have edited it. Believe it only after a verifier has printed VALID: the verifier makes this page again from the
-signed entries, and prints INVALID if one byte differs.</p>
+could have edited it. Believe it only after a verifier has checked it: the verifier makes this page again from the
+signed entries. It prints INVALID if one byte differs, and says so if it could not check the page.</p>
 <p>To verify, run this in the folder of the unpacked bundle:</p>
 <pre>python3 -m pip install blake3 pynacl
 python3 verify.py --root FINGERPRINT</pre>
@@ -54,9 +54,12 @@ then <code>deedbook-verify .</code> with the same option.</p>
 <p>The last line is the verdict. VALID: every signature is right, every event was permitted, and nothing was changed. It
 does not mean that a handoff was approved, or its result accepted: this page says that of each, below.
 VALID_WITH_ERASURES: the same, but the texts of some events were erased, as this page says. SUSPECT_KEY: some
-events were signed with a key that was reported stolen. PARTIAL: the entries that are here are correct; something is
-missing, and that line names it. HISTORY_CHANGED: the bundle contradicts your checkpoint. INVALID: something is wrong.
-The lines before the verdict name handoffs that nobody approved, and evidence that is not in this bundle.</p></div>"""
+events were signed with a key that was reported stolen, so the thief may have signed them. PARTIAL: the entries that are
+here are correct; something is missing, and that line names it. HISTORY_CHANGED: the bundle contradicts your checkpoint.
+INVALID: something is wrong. The lines before the verdict say what, and name handoffs that nobody approved, and evidence
+that is not in this bundle. <code>gate: closed</code> means that everybody who may approve, or appoint others, stores
+their key with a passphrase. <code>gate: open</code>: somebody does not, so a program on their machine could have signed
+for them.</p></div>"""
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 
 
@@ -275,7 +278,7 @@ class Page:
         report = self.report(signed)
         if report is None:
             report, text = self.role_report(signed, self.roles_for(signed.kind)), "by a role that rests on"
-        return "" if report is None else f' <span class="doubt">{text} a key that entry {report} reports stolen</span>'
+        return "" if report is None else f', <span class="doubt">{text} a key that entry {report} reports stolen</span>'
 
     def report(self, signed: Signed) -> int | None:
         """Return the entry that reports the signature of an event as compromised, after all reports in the bundle.
@@ -376,11 +379,12 @@ class Page:
         content = (
             "the whole log" if stream is None else f"the stream {safe(stream)}, and the streams that its rules read"
         )
-        lacking = "no entry"
+        lacking = f"none up to entry {size - 1}"
         if stream is not None:
             lacking = (
                 f"{size - self.count} of {size} entries: all other handoffs, sessions and reasonings of this ledger"
             )
+        lacking += ". Newer entries of the ledger may be left out, too: see below"
         redactions = [redaction for index in self.redactions if (redaction := self.redaction(index)) is not None]
         erased = {ref for _, _, refs, _ in redactions for ref in refs}
         missing = sorted(self.needed - erased - {*manifest["blobs"]})
@@ -394,7 +398,7 @@ class Page:
             ["content", content],
             ["entries left out", lacking],
             [
-                "files that an entry needs and that were missing already",
+                "files that an entry needs, missing when this bundle was made",
                 f"{len(missing)}{listed}" if missing else "none",
             ],
         ]
@@ -418,7 +422,7 @@ class Page:
             state, texts, decisions = states.get(subject.state, {}), subject.texts, subject.decisions
             meaning = state.get("meaning", state.get("next", ""))
             events, approved, verified = of.get(name, []), decisions.get("approved"), decisions.get("verified")
-            doubt = self.doubt(subject.state_by, "rests on") or self.doubt(approved, "rests on")
+            doubt = self.doubt(subject.state_by, "but this rests on") or self.doubt(approved, "but this rests on")
             rows = [
                 ["state", f"<strong>{safe(state.get('status', subject.state))}</strong>: {safe(meaning)}{doubt}"],
                 ["imported by" if subject.claim else "created by", self.signer(subject.first)],

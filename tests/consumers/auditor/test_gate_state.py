@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EVERYBODY: Final = (ROOT, *AGENTS)
-UNKNOWN: Final = "not known (the entries about keys and roles are not all here, or not valid)"
+UNKNOWN: Final = "not known (entries are missing or not valid, perhaps also some about keys and roles)"
 
 
 class TrialLedger(Ledger):
