@@ -345,6 +345,9 @@ class Anchor:
         is_root_right = self._check_root(None if created is None else created.root, head)
         trusted_size, is_continued = self._check_checkpoint(source, outcome)
         erased = _erased_of(replay)
+        for index, done in replay.kept().items():
+            message = f"the body of entry {index} is here, although {done.by} erased it with entry {done.index}"
+            findings.note(index, "ERASED_BODY_SERVED", f"{message}: this copy of the ledger kept it")
         is_cut_off = trusted_size is not None and trusted_size > outcome.size
         return AuditReport(
             source=source,

@@ -15,6 +15,7 @@ Pure: the caller reads the entries and guarantees their indexes in the log.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ from deedbook.ledger.events.remnant import LACKS_FAMILY, digest_of, read_stored
 from deedbook.ledger.format.envelope import Entry, decode_entry, event_id, is_remnant
 from deedbook.ledger.format.signatures import is_signed
 from deedbook.ledger.lifecycle.authority import compromised_at
-from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord, names
+from deedbook.ledger.lifecycle.redaction import Erasure, FoundRemnant, RedactionRecord, SignedErasure, names
 from deedbook.ledger.limits import body_size_max_bytes, remnant_size_max_bytes
 from deedbook.ledger.log.keys import redaction_key, stream_key
 from deedbook.ledger.log.records import StreamRecord
@@ -128,6 +129,17 @@ class Replay:
         letter = redaction_key(0)[:1]
         records = self._source.records_of(letter) | self.state.records_of(letter)
         return {int.from_bytes(key[1:], "big"): record for key, record in sorted(records.items())}
+
+    def kept(self) -> dict[int, SignedErasure]:
+        """Return the redactions of entries whose bodies are here all the same, by the index of the entry."""
+        records = self.redactions().items()
+        done = {index: record.done for index, record in records if record.done is not None and index not in self.erased}
+        return {index: signed for index, signed in done.items() if self._is_here(index)}
+
+    def _is_here(self, index: int) -> bool:
+        """Return whether the entry was replayed, and its rule accepted it."""
+        found = ((bisect_left(indexes, index), indexes) for indexes in self.signed_by.values())
+        return any(at < len(indexes) and indexes[at] == index for at, indexes in found)
 
     def unconfirmed(self) -> list[int]:
         """Return the indexes of the erased entries that no redaction names."""

@@ -570,6 +570,17 @@ class Audit:
             for index, event in self.erased()[:ERASED_MAX]
         ]
 
+    def kept(self) -> list[str]:
+        """Return lines about entries whose bodies are here, although a redaction erased them."""
+        records = sorted(self.authority.redactions.items())
+        done = [(index, record.done) for index, record in records if record.done and not record.is_here]
+        return [
+            f"the body of entry {index} is here, although {event.author} erased it with entry {event.index}: "
+            "this copy of the ledger kept it"
+            for index, event in done
+            if event.data["event"] in self.rules.ids
+        ][:ERASED_MAX]
+
     def gate(self) -> str:
         """Return the line about the gate."""
         is_known = self.has_all_authority and not self.problems and (self.trusted_size or 0) <= self.size
@@ -704,6 +715,7 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
     exit_code, line = audit.verdict(accepted)
     notes = (
         *audit.erasures(),
+        *audit.kept(),
         *audit.suspects(),
         *audit.absent(),
         *audit.page.unapproved(),

@@ -157,11 +157,18 @@ def test_right_log_is_valid_with_erasures_for_both(name: str, tmp_path: Path) ->
             assert report.verdict.split(": ")[1] == other.text.splitlines()[-1].split(": ")[1]
 
 
-def test_redaction_without_an_erased_entry_is_valid(tmp_path: Path) -> None:
+def test_body_that_a_copy_kept_is_named(tmp_path: Path) -> None:
     forge = Forge()
-    all_of(secret, redacted())(forge)
-    path = forge.export(tmp_path / "whole.tar")
-    assert (ours(path).word, alone(path).word) == ("VALID", "VALID")
+    all_of(secret, secret, redacted(), redacted(index=TARGET + 1), erased(TARGET + 1))(forge)
+    done = len(forge.entries) - 2
+    said = f"the body of entry {TARGET} is here, although root erased it with entry {done}: this copy of the ledger"
+    for stream, word in ((None, "VALID_WITH_ERASURES"), (SESSION, "VALID_WITH_ERASURES"), ("handoff/open", "VALID")):
+        path = forge.export(tmp_path / "whole.tar", stream)
+        report, other = verify_bundle(path), alone(path)
+        assert (report.outcome, other.word) == (word, word)
+        notes = [note.message for note in report.notes if note.code == "ERASED_BODY_SERVED"]
+        assert notes == [line for line in other.text.splitlines() if "is here" in line]
+        assert notes == ([] if stream == "handoff/open" else [f"{said} kept it"])
 
 
 def test_more_than_twenty_erased_entries_are_counted(tmp_path: Path) -> None:
