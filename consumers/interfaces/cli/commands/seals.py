@@ -142,11 +142,11 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
     """
     name = check_subject(subject)
     keys = app.subject_keys()
-    present = [key.subject for key in keys.subjects()]
     erasure = erasure_of(app.query_with, name)
     index = None
     if erasure is None:
-        if name not in present and not without_key:
+        # Not before: an erasure that was interrupted leaves a key that cannot be read, and this call deletes it.
+        if not without_key and name not in (present := [key.subject for key in keys.subjects()]):
             raise key_missing(name, present)
         if reason is None:
             raise Refused("USAGE", "an erasure needs a --reason, which stays in the log for ever", field="reason")
