@@ -59,7 +59,7 @@ def test_an_erasure_is_undone_or_finished(stage: Place, monkeypatch: pytest.Monk
     command = [sys.executable, "-m", "deedbook", *ERASE]
     calls = stage.calls(command)
     numbers = [(call, calls[: at + 1].count(call)) for at, call in enumerate(calls)]
-    at = calls.index("unlink")  # of the key; the log is synced and the key is overwritten before it
+    at = calls.index("unlink")  # it deletes the key, after the log is synced and the key is overwritten
     chosen = numbers if is_long_run else numbers[at - 4 : at + 2]
     states = set()
     for call, number in chosen:
