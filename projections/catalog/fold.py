@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from deedbook.ledger.events import decision, handoff, imported, reasoning, review, session, snapshot
-from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import Event, read_as
 from deedbook.ledger.events.handoff import HandoffClaimed, HandoffContent
-from deedbook.projections.records.marks import claimed_author, happened_ms
+from deedbook.projections.records.marks import claimed_author, claimed_kind, happened_ms
 from deedbook.projections.search.texts import first_words
 from deedbook.projections.views.projection import Logged, Projection, Row, Rows, Table
 from deedbook.projections.views.registry import VIEW_VERSIONS
@@ -183,15 +182,16 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         corr=event.corr,
         text=first_words(event.data),
         size=logged.size,
-        type=getattr(event.data, "mapped_kind", None) or event.kind,
+        type=claimed_kind(event),
         agent=claimed_author(event),
         happened_ms=happened_ms(event),
     )
-    topic = getattr(read_as(event).data, "topic", "")
+    data = read_as(event).data
+    topic = data.topic if "topic" in data.__struct_fields__ else ""
     refs = [(ref, "causes") for ref in event.causes]
     if (named := _NAMED.get(type(event.data))) is not None:
         refs += [(ref, via) for ref, via in named(event.data) if ref is not None]
-    refs += [(ref, "blob") for ref in blobs_of(event.data)]
+    refs += [(ref, "blob") for ref in logged.blobs]
     if state is not None and state.depends_on and isinstance(event.data, HandoffContent | HandoffClaimed):
         refs += [(stream, "depends_on") for stream in state.depends_on]  # for a claim: their state at that time
     if state is not None and state.before:

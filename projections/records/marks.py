@@ -57,6 +57,11 @@ def claimed_author(event: Event) -> str:
     return event.data.claimed_author or UNKNOWN if isinstance(event.data, RecordImported) else event.author
 
 
+def claimed_kind(event: Event) -> str:
+    """Return the mapped kind of an imported record; for an unmapped one, and for any other event, its kind."""
+    return event.data.mapped_kind or event.kind if isinstance(event.data, RecordImported) else event.kind
+
+
 def happened_ms(event: Event) -> int:
     """Return when an event happened (Unix ms): for an imported record its claimed time, ``UNDATED_MS`` without one."""
     data = event.data

@@ -39,11 +39,15 @@ Rows: TypeAlias = Sequence[Row]
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """An event with facts about its bytes: the SHA-256 of its body, and the size of its entry in bytes."""
+    """An event with facts about its bytes: the SHA-256 of its body, and the size of its entry in bytes.
+
+    ``blobs`` are the refs of the blobs that it needs (``events.blob.blobs_of``).
+    """
 
     event: Event
     body_ref: str
     size: int
+    blobs: list[str]
 
 
 class Table(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from deedbook.ledger.client.client import read_reset
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable, newer_version
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.ledger.events.body import unread_refusal
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import UnreadData
@@ -286,7 +287,7 @@ def _erases_what_was_folded(versions: list[ViewVersion], batch: Batch) -> bool:
 
 
 def read_logged(index: int, data: bytes) -> Logged:
-    """Return the event of an entry, with the SHA-256 of its body and the entry's size.
+    """Return the event of an entry, with the facts about its bytes.
 
     Raises Corrupted: the log has bytes that no gate could have admitted; ``index`` says where.
     """
@@ -296,7 +297,8 @@ def read_logged(index: int, data: bytes) -> Logged:
     except Refused as error:
         message = f"entry {index} cannot be read ({error}): run `deed fsck`"
         raise Corrupted("CORRUPTED", message, index=index) from error
-    return Logged(event, "sha256:" + hashlib.sha256(entry.body).hexdigest(), len(data))
+    body_ref = "sha256:" + hashlib.sha256(entry.body).hexdigest()
+    return Logged(event, body_ref, len(data), blobs_of(event.data, entry.body))
 
 
 def heeded_by(view: Projection[Any]) -> frozenset[str]:
@@ -374,7 +376,9 @@ class Work(Generic[S]):
         An event that does not follow from those before it is skipped and listed. No gate admits such an event.
         """
         view, states, fold = self._view, self._states, self._view.fold
-        handled = [logged for logged in events if view.takes(logged.event.kind)]
+        # a batch has few kinds and many events, and each view looks at all of them
+        taken = {kind for kind in {logged.event.kind for logged in events} if view.takes(kind)}
+        handled = [logged for logged in events if logged.event.kind in taken] if taken else []
         keyed = [(logged, view.keys(logged.event)) for logged in handled]
         touched = {key: logged.event.index for logged, keys in keyed for key in keys}
         unknown = [] if self._is_whole else [key for key in touched if key not in states]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from given import fact
 
+from deedbook.ledger.events.blob import blobs_of
 from deedbook.projections.views.projection import Logged, Row
 from deedbook.projections.views.registry import VIEWS
 
@@ -26,6 +27,11 @@ def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
     return [fact(author, data, stream=stream, index=index, at_s=index) for index, (author, data) in enumerate(authored)]
 
 
+def logged(event: Event) -> Logged:
+    """Return an event with facts about the bytes that it would have."""
+    return Logged(event, f"sha256:{event.index:064x}", 100, blobs_of(event.data))
+
+
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
     """Return the rows of one key after events: those of its state, and those the events added."""
     state = view.state(key)
@@ -34,7 +40,7 @@ def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
         assert view.takes(event.kind)
         if key in view.keys(event):
             state = view.fold(state, event)
-        made += view.added(state, Logged(event, f"sha256:{event.index:064x}", 100))
+        made += view.added(state, logged(event))
     made += view.rows(state)
     names = {table.row: table.name for table in view.tables}
     found: Rows = defaultdict(list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from folding import facts, rows_of
+from folding import facts, logged, rows_of
 
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.handoff import (
@@ -17,7 +17,6 @@ from deedbook.ledger.events.session import FindingLogged, SessionStarted, Vector
 from deedbook.ledger.events.snapshot import SnapshotTaken
 from deedbook.projections.catalog.fold import VIEW as CATALOG
 from deedbook.projections.catalog.fold import RefRow, StreamState, added
-from deedbook.projections.views.projection import Logged
 
 REF = "sha256:" + "ab" * 32
 BLOB = "blake3:" + "cd" * 32
@@ -51,7 +50,7 @@ def refs_of(stream, *given):
     state, rows = StreamState(stream), ()
     for event in facts(stream, *given):
         state = CATALOG.fold(state, event)
-        rows = added(state, Logged(event, REF, 100))
+        rows = added(state, logged(event))
     return [(row.ref, row.via) for row in rows[1:]]
 
 
@@ -59,7 +58,7 @@ def test_causes_come_before_what_the_data_names_and_nothing_twice():
     (event,) = facts("handoff/h", ("bob", HandoffCompleted(reasoning_refs=[REF])))
     causes = {"causes": [f"blake3:{1:064x}", REF]}
     caused = Event(**{name: getattr(event, name) for name in event.__struct_fields__} | causes)
-    rows = added(StreamState("handoff/h", 1, 0), Logged(caused, REF, 100))
+    rows = added(StreamState("handoff/h", 1, 0), logged(caused))
     assert rows[1:] == (RefRow(0, 0, f"blake3:{1:064x}", "causes"), RefRow(0, 1, REF, "causes"))
 
 

@@ -133,7 +133,7 @@ def test_records_of_other_sorts_are_no_sessions_and_no_reports():
         for stream, data in (("record/1", aside), ("handoff/h", handoff)):
             [event] = events(data, stream=stream)
             assert view.keys(event) == ()
-            assert view.added(None, Logged(event, REF, 1)) == ()
+            assert view.added(None, Logged(event, REF, 1, [])) == ()
 
 
 def test_every_record_is_a_row_with_the_number_of_its_dirty_values():
