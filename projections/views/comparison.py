@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from blake3 import blake3
@@ -140,6 +140,20 @@ def _rebuild(
         }
 
 
-def _as_returned(row: Row) -> list[Value]:
-    """Return the values of a row as SQLite returns them: True as 1, and -0.0 as 0.0."""
-    return [value + 0 if value.__class__ in (bool, float) else value for value in msgspec.structs.astuple(row)]
+def _as_returned(row: Row) -> Row | list[Value]:
+    """Return a row, or its values, as SQLite returns it: True as 1, and -0.0 as 0.0."""
+    columns = _changed_columns(type(row))
+    if not columns:
+        return row
+    values = [*msgspec.structs.astuple(row)]
+    for column in columns:
+        if values[column] is not None:
+            values[column] += 0
+    return values
+
+
+@cache
+def _changed_columns(row: type[Row]) -> list[int]:
+    """Return the positions of the columns of rows that hold values of type bool or float."""
+    types = [{field.type, *get_args(field.type)} for field in msgspec.structs.fields(row)]
+    return [position for position, of in enumerate(types) if of & {bool, float}]
