@@ -90,8 +90,9 @@ def shorten(text: str, chars_max: int) -> str:
 
 
 def _word_end(text: str, room: int) -> int:
-    if text.isascii():  # most texts: search backwards from the cut
-        return next((position for position in range(room, 0, -1) if text[position].isspace()), 0)
+    if text.isascii():  # most texts
+        cut = text[: room + 1]
+        return room if cut[-1].isspace() else max(0, len(cut) - len(cut.rsplit(maxsplit=1)[-1]) - 1)
     between_words = between_signs = used = 0
     for position, sign in enumerate(text):
         if sign.isspace() or (position and text[position - 1] in CJK_MARKS):

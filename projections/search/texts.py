@@ -68,7 +68,7 @@ def first_words(data: EventData) -> str:
         return line_of(data.fields)
     else:
         texts = _texts(data)
-    line = next((line for text in texts if (line := one_line(text))), "")
+    line = next(filter(None, map(one_line, texts)), "")
     return shorten(line, first_words_max_chars) if read_reference(line) is None else line
 
 
