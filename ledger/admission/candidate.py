@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.secrets.secret import Secret
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """An event with valid bytes: its body decoded, the commitment to it computed, its signature verified.
 
     Only a gate searches for a ``secret``; a replay leaves the field empty. Only a replay has candidates whose body was

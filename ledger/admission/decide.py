@@ -28,7 +28,7 @@ from deedbook.ledger.secrets.secret import refusal as secret_refusal
 FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
 
 
-class Accepted(msgspec.Struct, frozen=True, array_like=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The position of an event in the log. ``is_repeat``: it was there before this submission."""
 
     index: int

@@ -62,7 +62,7 @@ Salt = Annotated[
 Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The stream's name, like handoff/ID.")]
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Body(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The body that an author signs. ``expect`` is the expected version of the stream; ``idem`` makes retries safe.
 
     ``salt`` hides a body that can be guessed, once the body is erased: its commitment stays in the log for ever.
@@ -89,7 +89,7 @@ class Erased(msgspec.Struct, frozen=True):
     version: str | None = None
 
 
-class Event(msgspec.Struct, Generic[D_co], frozen=True, kw_only=True):
+class Event(msgspec.Struct, Generic[D_co], frozen=True, gc=False, kw_only=True):
     """A decoded event with its index in the log, for rules and folds.
 
     ``data`` is of the class of the kind: ``Event[HandoffCompleted]`` is an event of ``handoff.completed``. A kind never

@@ -50,12 +50,13 @@ StepNumber = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="The nu
 Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0, description="A value between 0 and 1.")]
 
 
-class EventData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class EventData(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The base of every event's ``data``: immutable, complete, without unknown fields.
 
     ``is_free``: some field may have any shape, so the depth must be checked. Other data is no deeper than its type.
     ``blob_path`` is the path of the field that names a blob, if an event is incomplete without it. ``kept_texts`` are
     fields that stay when a body is erased: texts that programs write and that decide how the others are read.
+    ``gc=False``: like all that is made of decoded bytes, it is in no cycle, so the garbage collector leaves it out.
     """
 
     is_free: ClassVar[bool] = False

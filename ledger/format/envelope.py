@@ -142,7 +142,7 @@ def head_of(body: bytes) -> BodyHead:
     return _head_decoder.decode(read_remnant(body).body if is_remnant(body) else body)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """One stored event: the author's bytes, key and signature, its position in its batch, the ledger's time and counts.
 
     ``body`` is a remnant if the body was erased.

@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from
 
     def matches(self, data: Any) -> bool:
         """Return whether ``when`` matches the data of an event, a struct or a dict."""
-        return all(_value(data, name) == value for name, value in self.when.items())
+        return not self.when or all(_value(data, name) == value for name, value in self.when.items())
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +92,10 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def row(self, kind: str, data: Any) -> Row | None:
         """Return the row that decides an event of ``kind`` with ``data``, or None."""
-        return next((row for row in self.rows_of(kind) if row.matches(data)), None)
+        for row in self.rows_of(kind):
+            if row.matches(data):
+                return row
+        return None
 
     def status_after(self, row: Row) -> str | None:
         """Return the status that a row sets, or None."""

@@ -38,7 +38,7 @@ R = TypeVar("R", bound=Row)
 Rows: TypeAlias = Sequence[Row]
 
 
-class Logged(msgspec.Struct, frozen=True):
+class Logged(msgspec.Struct, frozen=True, gc=False):
     """An event with facts about its bytes: the SHA-256 of its body, and the size of its entry in bytes.
 
     ``blobs`` are the refs of the blobs that it needs (``events.blob.blobs_of``).
