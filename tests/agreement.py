@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
-    """Hold that both agree on every handoff as of an entry (None: now), and return the ids that were compared."""
+    """Assert that both agree on every handoff as of an entry (None: now), and return the ids that were compared."""
 
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)

@@ -1,4 +1,4 @@
-"""Every answer that a test gets in its own process has the type that its query names, exactly."""
+"""Every query answer that a test gets in its own process has exactly the type that the query declares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The AsyncAPI 3.0 description of the bus, seen by an agent: what it may send, and what it can receive.
+"""The AsyncAPI 3.0 description of the bus, for an agent: the messages it may send, and those it can receive.
 
-Addresses come from ``ledger.bus.subjects``: each function is called with samples, and the samples become parameters,
-so a subject that changes its form changes here. Every kind is one message, whose payload is the schema of its body.
+Addresses come from ``ledger.bus.subjects``: each function is called with samples, and the samples become parameters, so
+a subject that changes its form changes here. Every kind is one message, whose payload is the schema of its body.
 """
 
 from __future__ import annotations

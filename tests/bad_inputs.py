@@ -1,8 +1,8 @@
 """Submissions that every way into a ledger must refuse, each with its own code, and leave nothing behind.
 
-One table for the gate, the command line and the bus. ``BAD_DATA`` are whole ``data`` texts, which the command line can
-be given with ``--data``; ``BAD_INPUTS`` adds what only bytes on the wire can say. ``arrange`` makes what an input needs
-to be bad (a revoked key must have been registered once) and is run through the public interface before.
+One table for the gate, the command line and the bus. ``BAD_DATA`` are whole ``data`` texts, which the command line
+accepts with ``--data``. ``BAD_INPUTS`` adds inputs that are possible only as bytes on the wire. ``arrange`` runs before
+the input, through the public interface, and creates its preconditions (a revoked key must have been registered once).
 """
 
 from __future__ import annotations

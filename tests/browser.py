@@ -127,14 +127,14 @@ class PageChecks(ABC):
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """Return what the console said since this was last asked: errors of scripts, of the policy, of loading."""
+        """Return the console's messages since the last call: errors of scripts, of the policy, of loading."""
 
     @abstractmethod
     def run_axe(self, axe: str, expression: str) -> str:
         """Return the text of an expression about axe-core, whose source is given, evaluated beside the present page."""
 
     def accessibility_faults(self) -> list[str]:
-        """Return what hinders people in the page of now, by axe-core."""
+        """Return the faults of accessibility on the present page, by axe-core."""
         faults: list[str] = json.loads(self.run_axe(self._axe, _RULES))
         return faults
 
@@ -143,7 +143,7 @@ class PageChecks(ABC):
         return list(self.evaluate(_WIDER))
 
     def unreadable(self) -> list[str]:
-        """Return the texts of the page of now that are shown too small to read, and a header that takes too much."""
+        """Return the texts of the present page that are too small to read, and a header that is too large."""
         return list(self.evaluate(_SMALLER))
 
     @cached_property
@@ -157,7 +157,7 @@ class Browser(PageChecks):
     """One Chromium with a profile of its own in ``folder``; ends with its block."""
 
     def __init__(self, folder: Path) -> None:
-        """Start it. Without it the tests are not run, and say so."""
+        """Start Chromium. Without it the tests are not run, and say so."""
         if why := missing_program():
             pytest.skip(f"not run: {why}")
         options = webdriver.ChromeOptions()
@@ -165,7 +165,7 @@ class Browser(PageChecks):
         for one in (*_OPTIONS, f"--user-data-dir={folder}"):
             options.add_argument(one)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        # With the place of its driver named, selenium asks nobody for one; should that change, this stops it.
+        # With a given driver path, selenium downloads none; if that ever changes, this setting stops the download.
         os.environ["SE_OFFLINE"] = "true"
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self.driver.set_page_load_timeout(wait_max_s)
@@ -195,7 +195,7 @@ class Browser(PageChecks):
         self.command("Emulation.setScriptExecutionDisabled", value=not are_allowed)
 
     def open(self, address: str) -> None:
-        """Go to an address and wait until it is there: now and then the driver is back before its page."""
+        """Go to an address and wait until it is loaded: sometimes the driver returns before the page is there."""
         self.driver.get(address)
         kind = address.partition(":")[0]
         self.until(lambda: self.evaluate(f"location.protocol === '{kind}:' && document.readyState === 'complete'"))
@@ -216,7 +216,7 @@ class Browser(PageChecks):
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def until(self, is_true: Callable[[], object]) -> None:
-        """Wait until something is true of the page; a page that is just leaving counts as not yet."""
+        """Wait until a condition holds for the page; an error of a page that is just unloading counts as not yet."""
         deadline = time.monotonic() + wait_max_s
         while True:
             try:
@@ -232,17 +232,17 @@ class Browser(PageChecks):
         self.until(lambda: text in self.text(selector))
 
     def tab(self, address: str) -> str:
-        """Open an address in a new tab, which is the tab of now; return its handle."""
+        """Open an address in a new tab, which becomes the present one; return its handle."""
         self.driver.switch_to.new_window("tab")
         self.open(address)
         return str(self.driver.current_window_handle)
 
     def problems(self) -> list[str]:
-        """Return what the console said since this was last asked: errors of scripts, of the policy, of loading."""
+        """Return the console's messages since the last call: errors of scripts, of the policy, of loading."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "DEBUG"]
 
     def run_axe(self, axe: str, expression: str) -> str:
-        """Do it in a world of its own, which the page's scripts and policy do not reach."""
+        """Run it in an isolated world, which the page's scripts and policy do not reach."""
         frame = self.command("Page.getFrameTree")["frameTree"]["frame"]["id"]
         world = self.command("Page.createIsolatedWorld", frameId=frame, worldName="axe")["executionContextId"]
         if not self.evaluate("typeof axe === 'object'", context=world):
@@ -294,7 +294,7 @@ class Shown:
     """`deed dashboard` as a process of its own over a ledger's folder; ends with its block."""
 
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
-        """Start it in ``project``, whose files are the evidence of reasonings (default: in this folder)."""
+        """Start it in ``project``, which has the cited files of reasonings (default: the current folder)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         self._deed = [sys.executable, "-m", "deedbook", "--home", str(home), "--json"]
         self._agent = agent
@@ -317,7 +317,7 @@ class Shown:
         self._child.stdout.close()
 
     def fresh_link(self, agent: str | None = None) -> str:
-        """Return one more link, which lets one more browser in, by default as the first one does."""
+        """Return one more link, which logs one more browser in, by default as the same agent as the first link."""
         named = ["--as", agent or self._agent] if agent or self._agent else []
         command = [*self._deed, *named, "dashboard", "--link"]
         done = subprocess.run(command, capture_output=True, env=self._environment, text=True, check=True)
@@ -329,7 +329,7 @@ B = TypeVar("B", bound=PageChecks)
 
 @contextmanager
 def let_in(browser: B, home: Path, *, agent: str | None = None, project: Path | None = None) -> Iterator[B]:
-    """Show a ledger's dashboard in a browser that other tests use before and after: it is in, and wide and light."""
+    """Show a ledger's dashboard in a browser that other tests share: log it in, wide and light."""
     browser.look(LOOKS[0])
     with Shown(home, agent=agent, project=project) as dashboard:
         browser.open(dashboard.link)
@@ -341,7 +341,7 @@ def let_in(browser: B, home: Path, *, agent: str | None = None, project: Path | 
 
 @contextmanager
 def served_by(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve a port of its own; yield where, without a path."""
+    """Serve with a handler on a port of its own; yield the URL without a path."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -354,7 +354,7 @@ def served_by(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @contextmanager
 def static_page(page: bytes) -> Iterator[str]:
-    """Serve one page at a port of its own, by the simplest server there is; yield where, without a path."""
+    """Serve one page on a port of its own, with the simplest server; yield the URL without a path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

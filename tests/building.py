@@ -1,6 +1,6 @@
 """Parts for tests: a clock that a test moves, agents with fixed keys, and a real ledger in a folder.
 
-``Actors`` signs and knows no store, so the same tests can send what it signs through a gate, a client or the bus.
+``Actors`` signs and has no store, so the same tests can send its submissions through a gate, a client or the bus.
 ``Ledger`` is ``Actors`` over a log on disk; the tests of the rules run against it.
 """
 
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Submission
 
 ORIGIN: Final = "test.example/ledger"
-# The folds' examples are of one day. A ledger begins some hours ago, because what has the system's clock writes to it
-# too, before and after what has the test's, and a day back is what the gate allows; processes that one test starts
-# agree on when that was.
+# All examples of folds are from one day. A ledger begins some hours before now, because programs on the system's clock
+# write to it, too, before and after those on the test's clock, and the gate accepts at most a day's difference. All
+# processes of one test use the same start.
 GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
 START_MS: Final = int(
     os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000))
@@ -83,12 +83,12 @@ NO_RESULT: Final = "sha256:" + "0" * 64
 
 
 def accepting(state: HandoffState, **changes: str) -> HandoffVerified:
-    """Return the event that verifies a handoff as it is."""
+    """Return the event that verifies the present result of a handoff."""
     return HandoffVerified(**{"result": state.result or NO_RESULT} | changes)
 
 
 def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
-    """Return the event that asks for changes of a handoff as it is."""
+    """Return the event that requests changes of the present result of a handoff."""
     return HandoffChangesRequested(result=state.result or NO_RESULT, reasons=list(reasons))
 
 
@@ -150,7 +150,7 @@ class Clock:
 
 
 class Actors:
-    """Root, node and agents with their keys; whatever they sign goes to ``submit``.
+    """Root, node and agents with their keys; they sign events and pass them to ``submit``.
 
     The keys of ``sealed`` names are registered as having a passphrase.
     """
@@ -197,11 +197,11 @@ class Actors:
         return [self.created(), *(self.registered(name, roles) for name, roles in self.agents.items())]
 
     def protection(self, name: str) -> Protection:
-        """Return how the key of a name is said to be stored."""
+        """Return the declared protection of the key of a name."""
         return "passphrase" if name in self.sealed else "none"
 
     def registered(self, name: str, roles: Sequence[Role], key: Key | None = None) -> Draft:
-        """Return the draft that registers an agent; its key is kept under its name."""
+        """Return the draft that registers an agent, and store its key under its name."""
         key = self.keys.setdefault(name, key or key_named(name))
         proof = key.prove_possession(self.id, name)
         data = AgentRegistered(
@@ -210,13 +210,13 @@ class Actors:
         return Draft(stream=f"agent/{name}", data=data)
 
     def delegated(self, name: str, key: Key, *, seconds: float = 3600, **scope: Any) -> Draft:
-        """Return the draft with which ``name`` lets ``key`` sign for it."""
+        """Return the draft with which ``name`` delegates to ``key``."""
         proof = key.prove_possession(self.id, name)
         data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=self.clock.text(seconds), **scope)
         return Draft(stream=f"agent/{name}", data=data)
 
     def body_of(self, author: str, draft: Draft) -> bytes:
-        """Return the body that an author signs, made now by the clock."""
+        """Return the body that an author signs, with the present time of the clock."""
         return body_of(draft, ledger=self.id, author=author, at=self.clock.text(), salt=SALT)
 
     def sign(self, author: str, *drafts: Draft, key: Key | None = None) -> Submission:
@@ -224,7 +224,7 @@ class Actors:
         return sign([self.body_of(author, draft) for draft in drafts], key or self.keys[author])
 
     def sign_bytes(self, author: str, *bodies: bytes) -> Submission:
-        """Return the signed submission of bodies exactly as they are."""
+        """Return the signed submission of exactly these bodies."""
         return sign(bodies, self.keys[author])
 
     def emit(
@@ -234,11 +234,11 @@ class Actors:
         return self.submit(self.sign(author, Draft(stream=stream, data=data, **draft), key=key))[0]
 
     def new_key(self, name: str) -> Key:
-        """Return a key that nobody has yet."""
+        """Return a key that nobody else has."""
         return key_named(f"new/{name}")
 
     def intent(self, author: str, content: bytes, *, key: Key | None = None, **changes: Any) -> Submission:
-        """Return what an author signs to store a blob; ``changes`` are to the event's data."""
+        """Return the event that an author signs to store a blob; ``changes`` replace fields of its data."""
         digest = blake3(content).hexdigest()
         data = BlobStored(**{"ref": f"blake3:{digest}", "size": len(content)} | changes)
         return self.sign(author, Draft(stream=f"blob/{digest}", data=data), key=key)
@@ -270,7 +270,7 @@ class Actors:
         return self.emit(by, f"handoff/{name}", HandoffClaimed(lease_seconds=lease_seconds))
 
     def finish(self, name: str, *, verify: bool = False, **fields: Any) -> None:
-        """Take a new handoff through to ``completed``, or on to ``verified``."""
+        """Take a new handoff to ``completed``, or on to ``verified``."""
         data = self.hand_over(name, **fields)
         self.approve(name, data)
         self.claim(name, by=data.to)
@@ -286,7 +286,8 @@ class Actors:
 class Ledger(Actors):
     """A real ledger in a folder, made in one commit: entry 0 and one registration for each of ``AGENTS``.
 
-    All have one root key, and so one id, unless ``root`` names another. ``agents`` may be others than ``AGENTS``.
+    All such ledgers have the same root key, and so the same id, unless ``root`` names another. ``agents`` replaces
+    ``AGENTS``.
     """
 
     def __init__(
@@ -321,7 +322,7 @@ class Ledger(Actors):
         self.log.close()
 
     def head(self) -> tuple[int, bytes]:
-        """Return the size and root: equal only if nothing was appended."""
+        """Return the size and root of the log: equal only if nothing was appended."""
         with self.log.snapshot() as snapshot:
             return snapshot.size, snapshot.root()
 
@@ -363,11 +364,11 @@ class Ledger(Actors):
         return record.state
 
     def verify(self, author: str, name: str) -> Accepted:
-        """Let somebody verify a handoff as it is."""
+        """Let an agent verify the present result of a handoff."""
         return self.emit(author, f"handoff/{name}", accepting(self.handoff(name)))
 
     def send_back(self, author: str, name: str, *reasons: str) -> Accepted:
-        """Let somebody ask for changes of a handoff as it is."""
+        """Let an agent request changes of the present result of a handoff."""
         return self.emit(author, f"handoff/{name}", sent_back(self.handoff(name), *reasons))
 
     def root_fingerprint(self) -> str:
@@ -393,7 +394,7 @@ class Ledger(Actors):
             return client.put_blob(content, self.intent(author, content))
 
     def client(self, *, only_looks: bool = False) -> LocalClient:
-        """Return a client that shares the open log; one that ``only_looks`` is an auditor's, as in ``Settings``."""
+        """Return a client that shares the open log; with ``only_looks``, an auditor's client, as in ``Settings``."""
         self.write_keys()
         settings = msgspec.structs.replace(self.settings(), only_looks=only_looks)
         return LocalClient(settings, log=self.log)

@@ -1,4 +1,4 @@
-"""Bundles packed again with other blobs: nobody signs the manifest that lists them."""
+"""Bundles packed again with other blobs: no signature covers the manifest that lists blobs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def members_of(path: Path) -> Members:
 
 
 def packed(members: Members) -> bytes:
-    """Return a bundle of these members, in the one form of a tar."""
+    """Return a bundle of these members, in the canonical form of a tar."""
     blocks = [part for name, data in members for part in (header(name, len(data)), data, padding(len(data)))]
     return b"".join(blocks) + ending(sum(map(len, blocks)))
 
 
 def with_these_blobs(members: Members, blobs: Mapping[str, bytes]) -> Members:
-    """Return the members with these blobs and no others, and a manifest that fits."""
+    """Return the members with these blobs and no others, and a matching manifest."""
     refs = sorted(name.removeprefix("blobs/").replace("/", ":") for name in blobs)
     others = [(name, data) for name, data in members if not name.startswith("blobs/")]
     at = [name for name, _ in others].index("manifest.json")

@@ -1,8 +1,7 @@
-"""Importing this lets Python keep what it compiles, in this process and in all that it starts.
+"""Importing this module lets Python store compiled code, in this process and in all of its children.
 
 Many containers set ``PYTHONDONTWRITEBYTECODE``. Tests start thousands of processes; with that variable each of them
-compiles all
-of our source, and a run takes twice as long. So conftest.py imports this before anything of ours.
+compiles all of our source, and a run takes twice as long. So conftest.py imports this module before any of our modules.
 """
 
 from __future__ import annotations

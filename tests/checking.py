@@ -1,4 +1,4 @@
-"""One look at a whole log that re-checks every invariant, for tests to call after whatever they did to it."""
+"""A check of every invariant of a whole log, for tests to call after each step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def replayed(entries: list[bytes]) -> Replay:
-    """Return the replay of entries by each entry's own clock. Raises Refused: one of them does not count."""
+    """Return the replay of entries by each entry's own clock. Raises Refused if an entry is invalid."""
     replay = Replay(MemoryState())
     for index, data in enumerate(entries):
         step = replay.step(index, *read_entry(data))
@@ -36,7 +36,7 @@ def packed(replay: Replay) -> dict[bytes, bytes]:
 
 
 def stored_state(log: Log) -> dict[bytes, bytes]:
-    """Return all state records as they are stored, without the head and what no entry explains."""
+    """Return all state records as they are stored, without the head and the records that no entry explains."""
     with log.tables.reading() as txn:
         state = dict(log.tables.items(txn, log.tables.state, b""))
     del state[HEAD_KEY]
@@ -52,7 +52,7 @@ def stored_entries(log: Log) -> list[bytes]:
 def check_log(log: Log) -> list[str]:
     """Check entries, tree, signatures, clock, duplicate check and state against each other; return all event ids.
 
-    Nobody else may write meanwhile.
+    No other process may write meanwhile.
     """
     data = stored_entries(log)
     entries = [decode_entry(one) for one in data]

@@ -1,4 +1,4 @@
-"""A double of an OpenTelemetry collector: it takes OTLP over HTTP, and keeps what it was sent."""
+"""A double of an OpenTelemetry collector: it accepts OTLP over HTTP, and stores it."""
 
 from __future__ import annotations
 

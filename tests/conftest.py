@@ -45,19 +45,21 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 # Tests that run mypy on a user's program share one cache, so that mypy checks Deedbook itself only once.
 os.environ.setdefault("MYPY_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "mypy"))
 
-# A shell starts what it runs behind itself with ^C ignored, `nohup` with the end of a terminal, and a child inherits
-# that: it would outlast every test that stops it so. What Python handles is given to its children unhandled.
+# A shell starts background commands with ^C ignored, and `nohup` commands with SIGHUP ignored. Children inherit that,
+# and would outlive every test that stops them with these signals. A signal that Python handles is reset in its
+# children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)  # we ourselves go on
 
-# No test asserts a time: by default an example that takes 0.2 s fails, as one does on a machine that is busy.
-# Other examples are drawn in each run, of most properties so many; in the long run more.
+# No test asserts a time. By default hypothesis fails an example that takes 0.2 s, which happens on a busy machine. Each
+# run draws new examples, so many for most properties, and more in the long run.
 settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 30)
 settings.load_profile("untimed")
 
-# A busy machine makes quick work slow, and tests compare standard error; those of progress set a time of their own.
+# On a busy machine even quick work is slow and would show its progress, but tests compare standard error. Tests of
+# progress set their own time.
 progress.shown_after_s = 600.0
 
 _numbers: Final = itertools.count()
@@ -91,9 +93,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring tests into one order, and mark all of a module that starts processes: the longest, ``-m "not process"``.
+    """Sort the tests, and mark those of modules that start processes, which take longest (``-m "not process"``).
 
-    Those of the long run are left to ``make faults``.
+    Only ``make faults`` runs the tests of the long run.
     """
     if not faults.is_long_run:
         later = [item for item in items if item.get_closest_marker("long_run")]
@@ -107,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what a worker counted to the process that prints it."""
+    """Send a worker's counts to the process that prints them."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["faults"] = faults.counted()
 
@@ -130,10 +132,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """End the servers of nodes that were killed by a test which then failed: nobody else will."""
+    """Stop the servers whose node was killed by a test that then failed: nobody else does."""
     yield
     for file in tmp_path_factory.getbasetemp().rglob("server.pid"):
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or its folder goes just now
+        with contextlib.suppress(OSError, ValueError):  # the server has ended, or its folder is just being deleted
             pid = int(file.read_text())
             if str(file.parent).encode() in Path("/proc", str(pid), "cmdline").read_bytes():
                 os.kill(pid, signal.SIGTERM)
@@ -150,7 +152,7 @@ def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def decisions_of_test(decisions: Path) -> Iterator[Path]:
-    """A folder of decisions for each test, which begins with those about ledgers that several tests share."""
+    """A folder of decisions for each test, which starts with the decisions about ledgers that several tests share."""
     folder = decisions / str(next(_numbers))
     if (decisions / "shared").exists():
         shutil.copytree(decisions / "shared", folder)
@@ -161,7 +163,7 @@ def decisions_of_test(decisions: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the folders in which readers remember: nobody's own is touched (``ledger.trust.store``)."""
+    """A folder for the readers' trust stores, so that the user's own are not touched (``ledger.trust.store``)."""
     folder = tmp_path_factory.mktemp("memories")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "session"))
@@ -170,7 +172,7 @@ def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def module_memory(memories: Path) -> Iterator[Path]:
-    """A memory of its own for what a module shares: ledgers of tests have equal keys, and so would be forks."""
+    """A trust store for a module's shared ledgers: their keys are equal, so a common store would report forks."""
     folder = memories / f"module-{next(_numbers)}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
@@ -179,7 +181,7 @@ def module_memory(memories: Path) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
-    """A memory of its own for each test: where it is."""
+    """The folder of each test's own trust store."""
     folder = memories / str(next(_numbers))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
@@ -188,14 +190,14 @@ def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Argon2id do the least work in this process: at its real cost it takes most of a second a call."""
+    """Let Argon2id do the least work in this process: at its real cost each call takes most of a second."""
     monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
     monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder for a ledger, not made yet."""
+    """A folder for a ledger, not created yet."""
     return tmp_path / ".deedbook"
 
 

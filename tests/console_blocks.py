@@ -1,4 +1,4 @@
-"""Blocks of pages: consoles with commands and their answers, files and programs; an answer as it is in any run."""
+"""Blocks of pages: consoles with commands and their answers, files and programs; and answers without variable parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMAL: Final = (
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
     (r"\bwith tree head [0-9a-f]+", "with tree head …"),
     (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,128}\b", "…"),
-    (r"\b\d{16}\b", "…"),  # the beginning of a key without a letter, one in two thousand
+    (r"\b\d{16}\b", "…"),  # the beginning of a key that has no letter, as one in two thousand
     (r" #\d+", " #N"),
     (r"\b\d+ tokens\b", "N tokens"),
     (r"\b\d+ s\b", "N s"),
@@ -59,7 +59,7 @@ def commands_of(block: str) -> Iterator[tuple[str, str]]:
 
 
 def normalized(text: str, folder: Path, *, is_shared: bool = False) -> str:
-    """Return a text without what differs from run to run: hashes, times, and the folder.
+    """Return a text without the parts that differ from run to run: hashes, times, and the folder.
 
     ``is_shared``: the ledger may have entries of others, so numbers of entries differ, too.
     """
@@ -70,6 +70,6 @@ def normalized(text: str, folder: Path, *, is_shared: bool = False) -> str:
 
 
 def is_as_expected(expected: str, printed: str) -> bool:
-    """Return whether an answer is as its page says; ``...`` is any lines."""
+    """Return whether an answer equals the one on its page; ``...`` matches any lines."""
     pieces = [re.escape(piece) for piece in re.split(r"^\.\.\.$", expected, flags=re.MULTILINE)]
     return re.fullmatch("(?s:.*)".join(pieces), printed) is not None

@@ -1,4 +1,4 @@
-"""Witnesses for tests, written from C2SP tlog-cosignature alone: what they say may be wrong on purpose."""
+"""Witnesses for tests, written from C2SP tlog-cosignature alone: their statements may be wrong on purpose."""
 
 from __future__ import annotations
 

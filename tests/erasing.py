@@ -40,7 +40,7 @@ def files_with(folder: Path, text: str = SECRET) -> list[str]:
 
 
 def signed_redaction(client: Client, index: int, root: Key, reason: str = "it holds a password") -> Submission:
-    """Return the signed redaction of an entry by root, which may be sent again and again."""
+    """Return the signed redaction of an entry by root, which may be sent repeatedly."""
     plan = plan_erasure(client, index)
     data = EntryRedacted(entry=index, event=plan.erased.event.id, remnant=plan.erased.remnant, reason=reason)
     draft = Draft(stream="ledger", data=data)

@@ -1,4 +1,4 @@
-"""A ledger that holds every kind of event, by acts that follow from one another: what tests of "all kinds" ask."""
+"""A ledger that has every kind of event, made by consistent operations; for tests of "all kinds"."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAUSED: Final = "tot-20270212-110000-b4f7b2"
 
 
 def live(ledger: ViewLedger) -> None:
-    """Let agents act on many things at once, under a clock that was set back, and lose a key: every kind is said."""
+    """Let agents work in parallel, set the clock back, and report a stolen key, until every kind is in the log."""
     ledger.tell("every kind", partial(_live, ledger))
 
 
@@ -113,7 +113,7 @@ def _act(ledger: ViewLedger) -> None:
 
 
 def _hand_over_in_vain(ledger: ViewLedger) -> None:
-    """Append a rejection, a replacement, an announcement, a waived criterion, and a dead end that is withdrawn."""
+    """Append a rejection, a replacement, an announcement, a waived criterion, and a dead end that is retracted."""
     emit = partial(_emit, ledger)
     ledger.hand_over("f")
     emit("rita", "handoff/f", handoff.HandoffRejected(reason="No zebra is wanted"))
@@ -156,7 +156,7 @@ def _hand_over_in_vain(ledger: ViewLedger) -> None:
 
 
 def _pause_and_resume(ledger: ViewLedger) -> None:
-    """Let a search wait for a model that answered once, and go on with another."""
+    """Let a search pause after one answer of a model, and continue with another model."""
     said = tot_story.opening(PAUSED)
     at = len(said)
     said.append(tot_story.Said("explorer", tot_story.generate(tot_story.ROOT, PAUSED), (at - 2,)))
@@ -175,7 +175,7 @@ def _pause_and_resume(ledger: ViewLedger) -> None:
 
 
 def _redact(ledger: ViewLedger) -> None:
-    """Erase a finding, a step of a reasoning, its start, and what a handoff says, some of it only proposed at first."""
+    """Erase a finding, a reasoning's step, its start, and a handoff's content; some were only proposed at first."""
     emit = partial(_emit, ledger)
     kinds = ("finding.logged", "reasoning.extended", "reasoning.started", "handoff.created", "handoff.completed")
     entries = [

@@ -1,4 +1,4 @@
-"""Servers that behave as each family documents: what they refuse by name, in which words, and how they answer."""
+"""Servers that behave as each family documents: the fields they refuse, their error texts, and their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def failing(status: int, body: Any) -> Reply:
 
 
 def openai(received: Received, text: str) -> Reply:
-    """Answer as the current models of OpenAI: no ``max_tokens``, no temperature but 1, JSON only where it is named."""
+    """Answer as OpenAI's current models: no ``max_tokens``, temperature 1 only, JSON only if the prompt names it."""
 
     def error(status: int, message: str, param: str | None, code: str) -> Reply:
         told = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
@@ -45,7 +45,7 @@ def openai(received: Received, text: str) -> Reply:
 
 
 def anthropic(received: Received, text: str) -> Reply:
-    """Answer as Anthropic's messages: its own heads, a limit demanded, no other field, content in parts."""
+    """Answer as Anthropic's messages: its own headers, a required limit, no other field, content in parts."""
 
     def error(status: int, type_: str, message: str) -> Reply:
         return failing(status, {"type": "error", "error": {"type": type_, "message": message}, "request_id": "req_1"})
@@ -75,7 +75,7 @@ def anthropic(received: Received, text: str) -> Reply:
 
 
 def ollama(received: Received, text: str) -> Reply:
-    """Answer as Ollama's compatible interface: no key, fields that it does not know passed over."""
+    """Answer as Ollama's compatible interface: no key, unknown fields ignored."""
     if received.body["model"] != MODEL:
         message = f'model "{received.body["model"]}" not found, try pulling it first'
         return failing(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": None}})
@@ -83,7 +83,7 @@ def ollama(received: Received, text: str) -> Reply:
 
 
 def vllm(received: Received, text: str) -> Reply:
-    """Answer as vLLM: errors without a wrapper, and some of its versions know only the older limit."""
+    """Answer as vLLM: errors without a wrapper; some versions know only the older name of the limit."""
     body = received.body
     if body["model"] != MODEL:
         message = f"The model `{body['model']}` does not exist."
@@ -95,14 +95,14 @@ def vllm(received: Received, text: str) -> Reply:
 
 
 def lm_studio(received: Received, text: str) -> Reply:
-    """Answer as LM Studio, which knows JSON by schema only."""
+    """Answer as LM Studio, which makes JSON only by a schema."""
     if received.body.get("response_format", {}).get("type") == "json_object":
         return failing(400, {"error": "'response_format.type' must be 'json_schema' or 'text'"})
     return says(text, finish_reason="stop")
 
 
 class FamilyServer(Vendor):
-    """A server of one family, whose model writes ``text``; a script, where there is one, comes first."""
+    """A server of one family, whose model writes ``text``; a script, if any, comes first."""
 
     def __init__(self, law: Callable[[Received, str], Reply], text: str) -> None:
         self.law, self.text = law, text

@@ -1,8 +1,8 @@
 """The number of kills, flipped bits and races that a test makes: few in ``make test``, many in ``make faults``.
 
 ``make test`` proves that each program survives a real kill, and a crash at each step in the test's own process. ``make
-faults`` sets ``DEEDBOOK_FAULTS``, and looks for a moment of which nobody thought. A second table says what happened to
-the events under real faults (``settle``).
+faults`` sets ``DEEDBOOK_FAULTS``, and searches for moments that nobody has thought of. A second table counts lost and
+repeated events under real faults (``settle``).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ T = TypeVar("T", bound="Hashable")
 FAULTS: Final = int(os.environ.get("DEEDBOOK_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
-# The number of faults that each test asked for, by its name without parameters; then other things that tests counted.
+# The number of faults that each test requests, by its name without parameters; then other counts of tests.
 _asked: Final = Counter[str]()
 _tallies: Final = Counter[str]()
 _notes: Final[list[str]] = []
-# The figures of ``settle``, by the fault that was made.
+# The figures of ``settle``, by fault.
 _settled: Final[dict[str, Counter[str]]] = {}
 COLUMNS: Final = ("faults", "events", "published", "gaps", "duplicates", "effects", "wrong effects")
-# A test that is run as often as is asked for counts its runs by a parameter of one of these names.
+# A test that runs several times counts its runs by a parameter with one of these names.
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
 
 def times(quick: int, each: float) -> int:
-    """Return ``quick``, or in the long run ``each`` as many times as were asked for."""
+    """Return ``quick``, or in the long run ``each`` times the requested number."""
     return made(max(1, round(each * FAULTS)) if is_long_run else quick)
 
 
 def made(count: int) -> int:
-    """Count how many faults the test of now makes, and return that."""
+    """Count the faults that the present test makes, and return the count."""
     if test := os.environ.get("PYTEST_CURRENT_TEST"):
         _asked[_name(test.rpartition(" ")[0])] += count
     return count
@@ -58,10 +58,10 @@ def metrics(text: str, count: int = 1) -> None:
 def settle(
     fault: str, count: int, *, events: Sequence[T], published: Sequence[T], effects: Sequence[T] | None = None
 ) -> None:
-    """Count what became of ``events`` while a fault was made ``count`` times, and hold it against what must hold.
+    """Count lost and repeated ``events`` after ``count`` faults, and check that there are none.
 
-    ``events`` are those that the ledger said it has, ``published`` those that its stream, or a reader of it, holds in
-    their order, and ``effects`` what a subscriber did in its order, if there was one: once for each, and nothing else.
+    ``events`` are those that the ledger acknowledged, ``published`` those of its stream or a reader, in order.
+    ``effects`` are the effects of a subscriber in order, if there was one: exactly one for each event.
     """
     has_effects, effects = effects is not None, published if effects is None else effects
     wrong = sum((Counter(effects) - Counter(published)).values())
@@ -83,7 +83,7 @@ def settle(
 
 
 def counted() -> dict[str, Any]:
-    """Return the counts and notes of this process, to add them in another one (``add``)."""
+    """Return the counts and notes of this process; another process adds them to its own (``add``)."""
     settled = {fault: dict(row) for fault, row in _settled.items()}
     return {"asked": dict(_asked), "tallies": dict(_tallies), "notes": list(_notes), "settled": settled}
 
@@ -121,5 +121,5 @@ def _name(test: str) -> str:
 
 
 def chances(name: str, count: int) -> list[random.Random]:
-    """Return so many seeded sources of chance, so that a failure names what to repeat."""
+    """Return so many seeded sources of chance, so that a failure names the seed to repeat."""
     return [random.Random(f"{name}/{number}") for number in range(count)]

@@ -1,4 +1,4 @@
-"""A real Firefox, spoken to over Marionette, its own protocol: Debian has no geckodriver."""
+"""A real Firefox, controlled over Marionette, its own protocol: Debian has no geckodriver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 start_max_s: Final = 60
 _PREFERENCES: Final = {
-    "marionette.port": 0,  # a free one, which it writes into a file of the profile
+    "marionette.port": 0,  # a free port, which Firefox writes into a file of the profile
     "app.normandy.enabled": False,
     "app.update.disabledForTesting": True,
     "browser.region.network.url": "",
@@ -39,7 +39,7 @@ for (const limit of ["", "min-", "max-"]) {
 shown.style.flex = "none";
 shown.browsingContext.prefersColorSchemeOverride = scheme;
 """
-# All that pages of this computer were blamed for, except for a directive that this browser does not know.
+# All errors of pages of this computer, except one about a directive that this browser does not know.
 _PROBLEMS: Final = """
 const messages = Services.console.getMessageArray().filter((message) => message instanceof Ci.nsIScriptError);
 Services.console.reset();
@@ -54,7 +54,7 @@ class Firefox(PageChecks):
     """One Firefox without a window, with a profile of its own in ``folder``; ends with its block."""
 
     def __init__(self, folder: Path) -> None:
-        """Start it. Without it the tests are not run, and say so."""
+        """Start Firefox. Without it the tests are not run, and say so."""
         if (program := shutil.which("firefox-esr") or shutil.which("firefox")) is None:
             pytest.skip("not run: the command `firefox-esr` is missing: `apt-get install firefox-esr`")
         folder.mkdir(exist_ok=True)
@@ -111,11 +111,11 @@ class Firefox(PageChecks):
         return self._run(f"return {expression.strip()}")
 
     def problems(self) -> list[str]:
-        """Return what the console said of pages since this was last asked: errors of scripts and of the policy."""
+        """Return the console's messages about pages since the last call: errors of scripts and of the policy."""
         return list(self._run(_PROBLEMS, is_about_browser=True))
 
     def run_axe(self, axe: str, expression: str) -> str:
-        """Do it where all scripts of this class run: in a scope that the page's scripts and policy do not reach."""
+        """Run it in the scope of all scripts of this class, which the page's scripts and policy do not reach."""
         if not self.evaluate("typeof axe === 'object'"):
             self._run(axe)
         return str(self.evaluate(expression))

@@ -53,7 +53,7 @@ _decode_head, _survey, _select_entries = export._decode_head, export._survey, ex
 
 
 class Forge(Actors):
-    """A log in memory that begins honestly: agents, an admin, a service of the node's, a session, an approved handoff.
+    """A log in memory that begins honestly: agents, an admin, a service of the node, a session, an approved handoff.
 
     It has the blob of ``ORIGINAL``. ``checkpoint_with`` is the key that signs its checkpoint. ``export_bundle`` takes
     it for a client.
@@ -106,7 +106,7 @@ class Forge(Actors):
         self.store(body, **(signed | changes))
 
     def edited(self, author: str, stream: str, data: EventData, old: str, new: str) -> None:
-        """Append an event with a piece of its text exchanged before it is signed."""
+        """Append an event with a part of its text replaced before it is signed."""
         text = self.body(author, stream, data)
         assert old.encode() in text
         self.raw(author, text.replace(old.encode(), new.encode(), 1))
@@ -116,7 +116,7 @@ class Forge(Actors):
         return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def batch(self, author: str, *bodies: bytes, key: Key | None = None) -> list[tuple[bytes, bytes, bytes]]:
-        """Return body, key and the one signature of each event of a batch."""
+        """Return body, key and the shared signature of each event of a batch."""
         signer = key or self.keys[author]
         sig = signer.sign(signed_bytes([commitment_to(body) for body in bodies]))
         return [(body, signer.public, sig) for body in bodies]
@@ -167,7 +167,7 @@ class Forge(Actors):
         return Page(list(enumerate(self.entries))[start:][:limit], len(self.entries), len(self.entries))
 
     def export(self, path: Path, stream: str | None = None, *, leave_out: Collection[int] = ()) -> Path:
-        """Export the log, or one stream of it but for some entries, as its dishonest keeper would."""
+        """Export the log, or one stream without some entries, as its dishonest keeper would."""
 
         def survey(*arguments: Any) -> export._Survey:
             surveyed = _survey(*arguments)
@@ -186,7 +186,7 @@ class Forge(Actors):
 
 
 def begin(actors: Actors) -> None:
-    """Append what every honest ledger has after its first entries."""
+    """Append the first events of every honest ledger."""
     actors.submit(actors.sign("root", actors.registered("ada", ["admin"])))
     actors.submit(actors.sign(NODE, actors.registered("router", ["service"])))
     actors.emit("alice", SESSION, SessionStarted(task="audit"))
@@ -203,7 +203,7 @@ def _begun() -> Forge:
 
 
 def _head_of(index: int, data: bytes) -> BodyHead:
-    """Return what an export asks of an entry, whatever it is."""
+    """Return the fields of an entry that an export needs, whatever the entry is."""
     try:
         head = _decode_head(index, data)
     except Corrupted:

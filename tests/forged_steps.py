@@ -44,7 +44,7 @@ ASKED: Final = ReviewRequested(question="is it safe?", rule="risk")
 
 
 class WrongLog(NamedTuple):
-    """One case: the rule that is broken, the code of its refusal, and how it is made."""
+    """One case: the rule that is broken, the code of its refusal, and the steps to make it."""
 
     rule: str
     code: str
@@ -152,7 +152,7 @@ def then(*steps: Callable[[Forge], Any]) -> Callable[[Forge], Any]:
 
 
 def forged_approval(forge: Forge) -> None:
-    """Register a second key for rita as mallory, who is a mere agent, and approve with it."""
+    """Register a second key for rita as mallory, who is an ordinary agent, and approve with it."""
     forge.register("mallory")
     registered(forge, "mallory", "rita", key=forge.new_key("mallory's"), roles=["human", "reviewer"])
     data = forge.hand_over("evil", sender="mallory")
@@ -168,7 +168,7 @@ def signed_late(forge: Forge) -> None:
 
 
 def signed_before_it_was_granted(forge: Forge) -> None:
-    """Sign with a session key that was granted under a clock which the root set back since."""
+    """Sign with a session key that was granted under a clock which root has set back since."""
     forge.clock.advance(DAY_S)
     key = session(forge, seconds=DAY_S)
     forge.clock.advance(-DAY_S)
@@ -205,14 +205,14 @@ def clock_set_in_a_batch(forge: Forge) -> None:
 
 
 def batch_of_two_times(forge: Forge) -> None:
-    """Keep two events of one batch at two times."""
+    """Store two events of one batch at two times."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
     for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)):
         forge.store(body, key, sig, (place, 2), accepted_ms=forge.clock.now_ms + place)
 
 
 def batch_cut_short(forge: Forge) -> None:
-    """Keep the first two events of a batch of three."""
+    """Store the first two events of a batch of three."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "abc"]
     for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)[:2]):
         forge.store(body, key, sig, (place, 3))
@@ -231,7 +231,7 @@ def stored(**changes: Any) -> Callable[[Forge], Any]:
 
 
 def counted(**more: int) -> Callable[[Forge], Any]:
-    """Store a finding whose counts are by so many more than they are."""
+    """Store a finding with counts that are too high by these numbers."""
 
     def make(forge: Forge) -> None:
         counts = {"stream_version": forge.streams[SESSION] + 1, "authority_version": forge.authority}
@@ -241,7 +241,7 @@ def counted(**more: int) -> Callable[[Forge], Any]:
 
 
 def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
-    """Store a finding whose entry is the same in another spelling of msgpack."""
+    """Store a finding whose entry has another encoding of the same msgpack value."""
 
     def make(forge: Forge) -> None:
         finding(forge)
@@ -262,7 +262,7 @@ def ended_with(more: bytes) -> Callable[[Forge], Any]:
 
 
 def batch_of(count: int, size: int) -> Callable[[Forge], Any]:
-    """Keep a batch of so many findings whose bodies have this size."""
+    """Store a batch of so many findings whose bodies have this size."""
 
     def make(forge: Forge) -> None:
         bodies = [forge.body("alice", SESSION, FINDING, corr=str(number)) for number in range(count)]
@@ -273,7 +273,7 @@ def batch_of(count: int, size: int) -> Callable[[Forge], Any]:
 
 
 def batch_swapped(forge: Forge) -> None:
-    """Keep the events of a batch in another order than was signed."""
+    """Store the events of a batch in another order than the signed one."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
     for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)[::-1]):
         forge.store(body, key, sig, (place, 2))
@@ -311,7 +311,7 @@ def imported(**fields: Any) -> EventData:
 
 
 def odd(rule: str, code: str, old: str, new: str) -> WrongLog:
-    """Return the case of a finding with a piece of its text exchanged before it was signed."""
+    """Return the case of a finding with a part of its text replaced before it was signed."""
     return WrongLog(
         rule, code, lambda forge: forge.edited("alice", SESSION, FindingLogged(finding="x", impact=0.5), old, new)
     )

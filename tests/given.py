@@ -47,7 +47,7 @@ def fold(transition: Callable[[State | None, Event], State], *events: Event) -> 
 
 
 def refusal(transition: Callable[[State | None, Event], State], state: State | None, event: Event) -> Refused:
-    """Return the refusal with which an event does not follow."""
+    """Return the refusal of an event that may not follow."""
     with pytest.raises(Refused) as refused:
         transition(state, event)
     return refused.value

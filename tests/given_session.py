@@ -1,4 +1,4 @@
-"""One session as ``sessions.show`` answers: example vectors, two findings and one of everything else."""
+"""One session as an answer of ``sessions.show``: example vectors, two findings and one of everything else."""
 
 from __future__ import annotations
 

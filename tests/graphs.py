@@ -49,7 +49,7 @@ def audit_graph() -> ReasoningMemory:
 
 
 def chain(length: int) -> ReasoningMemory:
-    """Return a graph of so many inferences, each resting on the one before it; nothing in it can be dropped."""
+    """Return a graph of so many inferences, each with the one before as its premise; nothing in it can be dropped."""
     topics = ("queue", "cache", "index", "backup", "login", "invoice", "sensor", "router", "ledger", "mailbox")
     verbs = ("grows", "shrinks", "stalls", "restarts", "drifts", "repeats", "leaks")
     contents = [
@@ -115,7 +115,7 @@ def odd_graphs(draw: st.DrawFn) -> ReasoningMemory:
 
 
 class ChainCost(NamedTuple):
-    """Tokens of giving somebody every version of a graph, one after the other, in the short form that is sent.
+    """The tokens to send every version of a graph, one after the other, in the short form.
 
     ``resent`` sends each version whole. ``chain`` sends the first whole and one chain for the rest, ``messages`` the
     first whole and a message with both its refs for each of the rest. ``ratio`` is chain by resent.
@@ -129,7 +129,7 @@ class ChainCost(NamedTuple):
 
 
 def measure_chain(versions: Sequence[ReasoningMemory]) -> ChainCost:
-    """Return what deltas over these versions cost against sending each version whole again."""
+    """Return the cost of deltas over these versions, and of sending each version whole."""
     refs = [compute_reasoning_ref(version) for version in versions]
     changes = [find_change(base, target) for base, target in pairwise(versions)]
     sent = [

@@ -44,7 +44,7 @@ NAMES: Final = {
 
 
 def hostile(home: Path) -> Settings:
-    """Play it in a new ledger; return the settings with which its human opens it."""
+    """Play the story in a new ledger; return the settings with which its human opens it."""
     settings = Settings(home=home, agent=HUMAN)
     attacked = life.Life(Settings(home=home), SAMPLE, {HUMAN: PASSPHRASE})
     attacks, flooded = cycle(ATTACKS), set[str]()
@@ -56,7 +56,7 @@ def hostile(home: Path) -> Settings:
 
 
 def _attacked(data: dict[str, Any], kind: str, attacks: Iterator[str], flooded: set[str]) -> dict[str, Any]:
-    """Return a line's data with each text attacked; the first of a kind's field takes the huge word, if it can."""
+    """Return a line's data with each text attacked; the first text of each field gets the huge word, if possible."""
     for path in list(_texts(data)):
         attack, field = next(attacks), f"{kind} {[name for name in path if isinstance(name, str)]}"
         whole = [] if field in flooded else [f"{attack} {UNSEEN} {WORD}"]

@@ -25,7 +25,7 @@ CHANGELOG_LINES_MAX = 40
 TYPED = "ledger/format/codec.py"
 PRINTS = "consumers/interfaces/cli/terminal.py"
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
-# Modules are nouns. These end in -ing and are: what the field calls the thing itself, or the name of a task.
+# Modules are nouns. These end in -ing and are nouns: the field's own name for a thing, or the name of a task.
 NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "debugging"}
 # Plans that are not in this repository.
 CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed's\b")
@@ -36,7 +36,7 @@ THIS_FILE = "tests/house.py"
 
 
 def tracked() -> list[Path]:
-    """Return the files of the repository that are there; links of deedbook/ to the packages are no files."""
+    """Return the existing files of the repository; links of deedbook/ to the packages do not count."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -173,14 +173,14 @@ def headless_faults(source: str) -> Iterator[str]:
 
 
 def open_cases(lines: list[str]) -> Iterator[str]:
-    """Yield every ``case _:`` that does not name the open set it stands for: over a union it hides what is new."""
+    """Yield every ``case _:`` without a comment that names the open set: over a union it would hide new members."""
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if re.match(r"\s*case _:\s*$", line) and "assert_never(" not in following:
             yield f"line {number}: `case _:` hides what is new in a union: assert_never, or name the open set beside it"
 
 
 def trick_faults(name: str, tree: ast.Module) -> Iterator[str]:
-    """Yield where a module reaches into the table of modules, switches the garbage collector, or decodes as a type."""
+    """Yield where a module uses the table of modules or the garbage collector, or decodes to a type."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=ast.Attribute(value=ast.Name("sys"), attr="modules")):
@@ -209,7 +209,7 @@ def late_imports_of(tree: ast.Module) -> list[tuple[ast.AST, ast.AST]]:
 
 
 def late_import_faults(source: str, imports: Iterable[tuple[ast.AST, ast.AST]]) -> Iterator[str]:
-    """Yield the functions that import something and do not name the optional extra which that belongs to."""
+    """Yield the functions that import something and do not name the optional extra that it belongs to."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     named = re.compile(rf"\bextra\W{{1,4}}(?:{'|'.join(extras)})\b")
     for function in dict.fromkeys(function for _, function in imports):

@@ -31,11 +31,11 @@ def drip_parts(byte: bytes) -> Parts:
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 64  # with five, a sixth call at the same time may wait a second to be tried again
+    request_queue_size = 64  # with a queue of five, a sixth simultaneous connection may be retried after a second
 
 
 class HttpDouble:
-    """The server, its script of replies, and what it was sent; what both are is the double's own."""
+    """The server, its script of replies, and the received requests; each double defines the types of both."""
 
     def __init__(self) -> None:
         self.script: list[Any] = []
@@ -60,15 +60,15 @@ class HttpDouble:
         self._server.server_close()
 
     def read(self, path: str, headers: dict[str, str], body: bytes) -> Any:
-        """Return a request as tests look at it; the names of headers are in lower case."""
+        """Return a request in the form that tests read; the names of headers are in lower case."""
         raise NotImplementedError
 
     def reply_to(self, received: Any) -> Any:
-        """Return the reply to a request; several may be asked for at the same time."""
+        """Return the reply to a request; several may arrive at the same time."""
         return self.script.pop(0) if self.script else self.beyond_script()
 
     def beyond_script(self) -> Any:
-        """Return the reply to a request that the script has none for."""
+        """Return the reply to a request beyond the end of the script."""
         raise NotImplementedError
 
     def send(self, request: BaseHTTPRequestHandler, reply: Any) -> None:
@@ -81,7 +81,7 @@ class HttpDouble:
         request.end_headers()
 
     def send_parts(self, request: BaseHTTPRequestHandler, parts: Parts) -> None:
-        """Send parts, each as it comes, until the client goes or the test ends."""
+        """Send parts in turn, until the client disconnects or the test ends."""
         for part in parts(self.closing):
             request.wfile.write(part)
             self.sent_bytes += len(part)

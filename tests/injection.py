@@ -1,7 +1,7 @@
-"""System calls that fail, and processes that are killed, at every write and sync of a command: by strace.
+"""Failing system calls and kills at every write and sync of a command, made by strace.
 
-A command is run once to count its calls, and then once for each call and fault, each time from the same folder. A call
-that is made to fail is not made; a process that is killed at a call is killed before it.
+A command is run once to count its calls, and then once for each call and fault, each time from the same folder. A
+failing call has no effect; a process is killed before the call.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ran(NamedTuple):
 
 
 class Place:
-    """A folder that every run of a command finds as it was when this was made; ``folder`` keeps its path."""
+    """A folder that is restored for every run of a command, always at the same path ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -76,19 +76,19 @@ class Place:
         """Run a command, ``given`` on its standard input."""
         injected = [] if fault is None else ["-e", f"inject={fault.call}:{FAULTS[fault.name].format(fault.number)}"]
         calls = ",".join(f"?{call}" for call in CALLS)  # not every machine has each of them
-        # Not with --seccomp-bpf, a third quicker: strace 6.1 then injects no signal.
+        # --seccomp-bpf would be a third faster, but with it strace 6.1 injects no signal.
         traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
         # Python would write compiled files only at the first run.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             traced, input=given, env=environment, capture_output=True, text=True, check=False, timeout=command_max_s
         )
-        # strace ends as what it traced did: by the same signal.
+        # strace ends with the same signal as the traced process
         assert done.returncode >= 0 or done.returncode == -signal.SIGKILL, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr, self._trace.read_text("utf-8", "replace"))
 
     def calls(self, command: Sequence[str], given: str = "") -> list[str]:
-        """Return the calls that the command makes when nothing fails, in their order."""
+        """Return the calls of the command without a fault, in order."""
         ran = self.run(command, given)
         assert ran.code == 0, ran.err
         self.restore()
@@ -98,7 +98,7 @@ class Place:
 
 
 def need_strace() -> None:
-    """Go on only where strace is there and may trace; else the test is not run, and says why."""
+    """Continue only if strace is installed and may trace; otherwise the test is not run, and says why."""
     if shutil.which("strace") is None:
         pytest.skip("not run: the command `strace` is missing (`apt-get install strace`)")
     if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:

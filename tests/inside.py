@@ -1,4 +1,4 @@
-"""Verbs called in this process, as if in a shell of their own: a folder, an environment, nothing to read.
+"""Verbs called in this process, as if in a shell of their own: with a folder, an environment, and empty standard input.
 
 Starting Python takes a second on a busy machine, and most tests learn nothing from it. A test starts a process if it is
 about the process itself (signals, start-up, output to a closed pipe).
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 @contextlib.contextmanager
 def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
-    """Be in a folder with the environment of a fresh shell, and then back; signals as well are as they were."""
+    """Change to a folder with the environment of a fresh shell, and restore everything afterwards, signals included."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     with mock.patch.dict(os.environ, kept | changed, clear=True), contextlib.chdir(cwd or Path.cwd()):
@@ -43,7 +43,7 @@ def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
 
 
 def deed(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:
-    """Call a verb and return what came of it; ``changed`` is added to the environment."""
+    """Call a verb and return its result; ``changed`` is added to the environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
         surroundings(cwd, changed),

@@ -110,7 +110,7 @@ MOODS: dict[str, Mood] = {
     "every other request busy": Mood(lambda r, n, a: busy(n, a), requests=2 * HEALTHY),
     "two of three malformed": Mood(lambda r, n, a: shortened(r, n, a) if n % 3 else a, requests=3 * HEALTHY),
     "one bad judge": Mood(only("score", lambda r, n, a: a if n % 4 else "no json here"), requests=HEALTHY + 3),
-    # Ends without a solution that the model itself calls one.
+    # Ends without a solution that the model itself calls a solution.
     "no claim": Mood(only("thoughts", unclaimed), "unverified"),
     "creative": Mood(only("thoughts", unclaimed), "unverified", HEALTHY + 3, options=SAMPLES),
     "not valid": Mood(fields("answer", **BAD_CHECK), "unverified"),

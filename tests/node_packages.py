@@ -1,6 +1,6 @@
 """Packages of npm that tests need: installed from a lock, once, below ``build/``; a missing package is named.
 
-npm waits five minutes, three times, for a registry that takes connections and answers nothing: it is not given so long.
+npm would wait three times five minutes for a registry that does not answer: a shorter time limit stops it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, TextIO
 import pytest
 
 BUILD: Final = Path(__file__).parents[1] / "build"
-install_max_s: Final = 100.0  # 9 s where nothing is cached; less than a test may take
+install_max_s: Final = 100.0  # 9 s with an empty cache; less than the time limit of a test
 
 
 def program(name: str) -> str:
-    """Return where a program is; without it the test is not run, and says so."""
+    """Return the path of a program; without it the test is not run, and says so."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(
@@ -31,7 +31,7 @@ def program(name: str) -> str:
 def install(source: Path, name: str, *, build: tuple[str, ...] = ()) -> Path:
     """Return a folder with the sources and the packages of their lock; ``build`` is run in it, after the installation.
 
-    What can be installed and does not build is a failure; where npm cannot install, the tests are not run.
+    If npm cannot install, the tests are not run. If it can, and the build fails, the tests fail.
     """
     npm = program("npm")
     files = sorted(file for file in source.rglob("*") if file.suffix in {".json", ".ts"} or file.name == ".npmrc")

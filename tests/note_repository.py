@@ -1,4 +1,4 @@
-"""Git repositories with notes in the shapes that Empirica writes; made by `git fast-import`, so that many are quick."""
+"""Git repositories with notes in the shapes that Empirica writes; `git fast-import` writes many of them quickly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def empty(folder: Path) -> Path:
 
 
 def repository(folder: Path, notes: Iterable[tuple[str, Any]], root: str = ROOT) -> Path:
-    """Make a repository with notes, each at its ref below ``root`` and on the one commit there is."""
+    """Make a repository with notes, each at its ref below ``root`` and on the only commit."""
     empty(folder)
     stream = bytearray(_HEAD)
     for tail, note in notes:
@@ -64,7 +64,7 @@ def repository(folder: Path, notes: Iterable[tuple[str, Any]], root: str = ROOT)
 
 
 def tree_ref(folder: Path, ref: str, *lines: str) -> None:
-    """Let a ref be at a commit with a tree of these lines of `git mktree`."""
+    """Point a ref to a commit with a tree of these lines of `git mktree`."""
     tree = git(folder, "mktree", "--missing", data="".join(f"{line}\n" for line in lines).encode())
     git(folder, "update-ref", ref, git(folder, "commit-tree", tree, "-m", "x"))
 
@@ -75,7 +75,7 @@ def blob(folder: Path, content: bytes) -> str:
 
 
 def text_of(note: Any) -> bytes:
-    """Return the bytes of a note: as they are, or the JSON of anything else."""
+    """Return the bytes of a note: bytes unchanged, anything else as JSON."""
     return note if isinstance(note, bytes) else json.dumps(note).encode()
 
 

@@ -78,7 +78,7 @@ _ALWAYS: Final = ("304", "405", "413", "414", "500", "503")
 _OF_WRITES: Final = ("400", "401", "403", "404", "405", "408", "409", "413", "415", "500", "503")
 _BASE64: Final[Schema] = {"type": "string", "contentEncoding": "base64"}
 _ABBREVIATED: Final = {"id", "have"}
-"""Arguments that may be the beginning of an id, which may match several items."""
+"""Arguments that may be a prefix of an id, which may match several items."""
 _DAY: Final = "(mon|tues|wednes|thurs|fri|satur|sun)day"
 _TIMES: Final[list[Schema]] = [
     {"type": "string", "format": "date-time"},
@@ -106,7 +106,7 @@ _SHARED: Final[dict[str, Schema]] = {
         "description": "The `next` of the previous page of the same query.",
     },
 }
-# An example of each argument that has no default and no values of its own.
+# An example of each argument without a default and without fixed values.
 _EXAMPLES: Final[dict[str, Any]] = {
     "agent": "kuro",
     "entry": 7,
@@ -260,7 +260,7 @@ def _referring(schema: Any, names: Mapping[str, str]) -> Any:
 
 
 def _events(shown: Schema, data: dict[str, Schema]) -> dict[str, Schema]:
-    """Return the schema of any event, of what all have, and of the events of each kind."""
+    """Return the schema of any event, of the common fields, and of the events of each kind."""
     del shown["additionalProperties"]
     for name in ("kind", "data"):
         del shown["properties"][name]
@@ -342,7 +342,7 @@ def _parameters(form: Form, schemas: dict[str, Schema]) -> Iterator[Schema]:
     schemas |= {name: _closed(tidy(component)) for name, component in components.items()}
     if form is EVENTS:  # an unknown kind of event is refused
         own["properties"]["kinds"]["items"] = {"enum": list(KINDS)}
-    if "text" in own.get("required", ()):  # a search: its text has a word, and an unknown family is refused
+    if "text" in own.get("required", ()):  # a search needs a word in its text, and refuses an unknown family
         own["properties"]["text"]["pattern"] = r"[\p{L}\p{N}]"
         own["properties"]["family"]["anyOf"][0]["items"] = {"enum": families_with_text()}
     for name, described in own["properties"].items():
@@ -376,7 +376,7 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _bounded(name: str, schema: Schema, chars_max: int = text_max_chars) -> Schema:
-    """Return the schema of an argument with the bounds that JSON and the API set to all arguments."""
+    """Return the schema of an argument with the bounds that JSON and the API set for all arguments."""
     if name == "at":
         return {"anyOf": [{"type": "integer", "minimum": 0, "maximum": json_integer_max}, *_TIMES]}
     match schema.get("type"):
@@ -463,7 +463,7 @@ def _document_of(kind: str, data: Schema, *, has_pages: bool) -> Schema:
 
 
 def _closed(schema: Schema) -> Schema:
-    """Return the schema of a struct as HTTP has it: without other properties, and with a text as cursor."""
+    """Return the schema of a struct in HTTP's form: without other properties, and with a text as cursor."""
     if "properties" in schema:
         schema |= {"additionalProperties": False}
         if "pass it as `after`" in schema["properties"].get("next", {}).get("description", ""):
@@ -489,5 +489,5 @@ def tidy(schema: Any) -> Any:
 
 
 def portable(pattern: str) -> str:
-    r"""Return a pattern in the dialect of JSON Schema (ECMA 262), whose ``$`` is what Python spells ``\Z``."""
+    r"""Return a pattern in the dialect of JSON Schema (ECMA 262), in which ``$`` means Python's ``\\Z``."""
     return pattern.replace(r"\Z", "$")

@@ -1,7 +1,7 @@
-"""A client of C2SP logs that knows nothing of us: Ed25519, SHA-256, and what the specifications say.
+"""An independent client of C2SP logs: Ed25519, SHA-256, and the specifications.
 
-Sources: C2SP signed-note, tlog-checkpoint, tlog-tiles, tlog-proof, tlog-cosignature; RFC 6962 §2.1. It imports none
-of our code, so that a mistake which our maker of proofs and our checker of proofs share is seen here.
+Sources: C2SP signed-note, tlog-checkpoint, tlog-tiles, tlog-proof, tlog-cosignature; RFC 6962 §2.1. It imports none of
+our code. So it finds mistakes that our code shares between making and checking proofs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NotAccepted(Exception):
 
 
 def over_http(prefix: str) -> Fetch:
-    """Return what reads a resource of a log by its path."""
+    """Return a function that reads a resource of a log by its path."""
 
     def fetch(path: str) -> bytes:
         with urllib.request.urlopen(f"{prefix}/{path}", timeout=30) as answer:
@@ -123,7 +123,7 @@ def check_consistency(old: tuple[int, bytes], new: tuple[int, bytes], proof: lis
 
 
 def check_receipt(receipt: bytes, entry: bytes, vkey: str) -> tuple[int, int, bytes]:
-    """Return index, size and root, once a tlog-proof has proven the entry under a checkpoint of the vkey."""
+    """Return index, size and root, after a tlog-proof has proven the entry under a checkpoint of the vkey."""
     head, _, note = receipt.decode().partition("\n\n")
     header, *lines = head.split("\n")
     if header != "c2sp.org/tlog-proof@v1":

@@ -1,4 +1,4 @@
-"""Reasonings, and how somebody else would say the same task in other words: for calibrating embedders."""
+"""Reasonings, and the same tasks in another person's words: for calibrating embedders."""
 
 from __future__ import annotations
 

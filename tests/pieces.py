@@ -1,4 +1,4 @@
-"""A source cut into the steps of its thinking and the gaps between them, by the spans alone."""
+"""A source cut into the steps of its thinking and the gaps between them, by their spans alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """A part of a source: the span of a step, or with ``step`` None a gap."""
+    """A part of a source: the span of a step, or a gap if ``step`` is None."""
 
     text: str
     step: int | None

@@ -1,4 +1,4 @@
-"""Ports for the servers of tests: each its own, because many tests start servers at once."""
+"""Ports for the servers of tests: each server gets its own, because many tests start servers at once."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Postgres:
                 return
 
     def kill(self) -> None:
-        """End it at once, with every connection, and without a last checkpoint: it starts again from its own log."""
+        """Kill the server, with every connection, and without a last checkpoint: it recovers from its own log."""
         self.child.send_signal(signal.SIGQUIT)
         self.child.wait(60)
 

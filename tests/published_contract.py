@@ -44,8 +44,8 @@ HAND_WRITTEN: Final = ("README.md", "cases/", "examples/", "rules/", "vectors/")
 
 _REF_TEMPLATE: Final = "#/$defs/{name}"
 
-# name -> unit and meaning. The limits of one process's own work (queues, map size, waits at start) are nobody else's
-# business and are not published.
+# name -> unit and meaning. The limits of one process's own work (queues, map size, waits at start) do not concern a
+# peer and are not published.
 _FORMAT_LIMITS: Final = {
     "entry_size_max_bytes": ("bytes", "An entry as it is stored."),
     "json_depth_max": ("levels", "Nesting of objects and arrays in a body."),
@@ -126,7 +126,7 @@ def write(folder: Path = FOLDER) -> None:
 
 
 def drift(folder: Path = FOLDER) -> list[str]:
-    """Return how ``folder`` differs from what the code says, one line a file; empty if it does not."""
+    """Return the differences of ``folder`` from the code, one line for each file; empty without differences."""
     generated = generate()
     lines = []
     for path, content in generated.items():
@@ -155,7 +155,7 @@ def kind_schema(kind: str) -> dict[str, Any]:
 
 
 def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
-    """Let ``mapped`` and ``claims`` of an imported record be of its ``mapped_kind``'s types; return those."""
+    """Give ``mapped`` and ``claims`` of an imported record the types of its ``mapped_kind``; return those."""
     nothing = {"type": "object", "maxProperties": 0}
     # Absent or null: then it is unmapped, and has no claims.
     cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
@@ -185,7 +185,7 @@ def envelope_schema() -> dict[str, Any]:
 
 
 def errors() -> dict[str, Any]:
-    """Return every code an answer may carry, with the exit code of the command line."""
+    """Return every code that an answer may have, with the exit code of the command line."""
     return {
         "description": "Error codes. A code is stable: it is never renamed and never changes its meaning.",
         "exit_codes": {exit_code.name: exit_code.value for exit_code in Exit},
@@ -202,7 +202,7 @@ def errors() -> dict[str, Any]:
 
 
 def published_limits() -> dict[str, Any]:
-    """Return the limits that a peer meets: those of the format, and those of a node as it is shipped."""
+    """Return the limits that a peer meets: those of the format, and the defaults of a node."""
     return {
         "description": "Limits. Those of the format decide whether an event is valid and never change within it.",
         "format": _limits_of(_FORMAT_LIMITS),
@@ -263,7 +263,7 @@ def _definitions(*types: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntType]]:
-    """Yield (struct, field, key type) of every mapping with integer keys; msgspec's schemas say nothing of keys."""
+    """Yield (struct, field, key type) of every mapping with integer keys; msgspec's schemas omit key types."""
     match info:
         case inspect.StructType():
             for field in info.fields:
@@ -277,7 +277,7 @@ def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntTyp
         case inspect.UnionType():
             for member in info.types:
                 yield from _integer_keys(_bare(member))
-        case _:  # any other type of msgspec's: it holds no others
+        case _:  # any other type of msgspec's: it contains no other types
             return
 
 
@@ -286,7 +286,7 @@ def _bare(info: inspect.Type) -> inspect.Type:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the contract, or with ``--check`` say how it drifted; the exit code is 1 if it did."""
+    """Write the contract, or with ``--check`` print the differences; the exit code is 1 if there are any."""
     parser = argparse.ArgumentParser(
         "python tests/published_contract.py", description="Write the generated files of proto/."
     )

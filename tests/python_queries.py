@@ -38,7 +38,7 @@ with the same arguments and answers, but a type checker does not know them (``fa
 
 
 class Module:
-    """The module, and what its text needs imported so far."""
+    """The module, and the imports that its text needs so far."""
 
     def __init__(self) -> None:
         self.imports: dict[str, set[str]] = {}
@@ -137,7 +137,7 @@ if TYPE_CHECKING:
         return title
 
     def _spelled(self, annotation: Any) -> str:
-        """Return a type as source, and note what it needs imported."""
+        """Return a type as source, and note its imports."""
         origin, args = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return self._spelled(args[0])

@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A command, its answers on the page and now, and whether they are the same in all that is the same in each run."""
+    """A command, its answers on the page and now, and whether they are equal in all invariant parts."""
 
     command: str
     expected: str
@@ -60,14 +60,14 @@ class Compared(NamedTuple):
     is_equal: bool
 
     def text(self) -> str:
-        """Return the command with the answer of this run; lines that the page leaves out stay left out."""
+        """Return the command with the answer of this run; lines that the page omits stay omitted."""
         is_kept = not self.expected or (self.is_equal and "\n...\n" in f"\n{self.expected}\n")
         answer = self.expected if is_kept else self.answer
         return f"$ {self.command}" + (f"\n{answer}" if answer else "")
 
 
 class ReaderShell:
-    """A shell in an empty folder of a user who has nothing else."""
+    """A shell in an empty folder, for a user who has nothing else."""
 
     def __init__(self, folder: Path) -> None:
         self._home = folder / "home"
@@ -88,7 +88,7 @@ class ReaderShell:
             process.wait(wait_max_s)
 
     def read(self, page: Path, *, is_writing: bool = False) -> int:
-        """Do what a page says, after the page that it follows; return how many commands ran."""
+        """Run the commands of a page, after those of the page that it follows; return how many ran."""
         text = page.read_text("utf-8")
         before = _BEFORE.search(text)
         for block in blocks((ROOT / before[1]).read_text("utf-8")) if before else ():

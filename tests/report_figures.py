@@ -68,7 +68,7 @@ class Recorder:
         return resume(self.answer, self.client.get_blob, session_id=case.id, detail_level=level)
 
     def figures(self, case: Case, level: str, resumed: dict[str, Any] | None = None) -> Figures:
-        """Measure the resume of a session, which may have been made before."""
+        """Measure the resume of a session; ``resumed`` is one that was made before."""
         resumed = resumed or self.resume(case, level)
         entries = list(entries_of(resumed))
         # A summary has no tools, by definition.
@@ -78,7 +78,7 @@ class Recorder:
         return Figures(case, self.history(case), count_tokens(printed(resumed)), asked, asked - len(open_), open_)
 
     def history(self, case: Case) -> int:
-        """Return the tokens of all that the session's author recorded, as the bodies that were signed."""
+        """Return the tokens of all records of the session's author, as the signed bodies."""
         total = start = 0
         while True:
             page = self.client.entries(start, stream=f"session/{case.id}")
@@ -91,7 +91,7 @@ class Recorder:
 
 
 def entries_of(resumed: dict[str, Any]) -> Iterator[str]:
-    """Yield what can be read on its own: each item of a list with the name of the list, each text, the deltas."""
+    """Yield the readable units: each item of a list with the name of the list, each text, the deltas."""
     for holder in [*resumed["sessions"], {"dead_ends": resumed["dead_ends"]}]:
         for key, value in holder.items():
             name = key.replace("_", " ")
@@ -107,7 +107,7 @@ def said(value: dict[str, Any]) -> str:
 
 
 def is_answered(question: Question, entries: Iterable[str]) -> bool:
-    """Return whether the entry that fits a question best (or one as good) holds the answer."""
+    """Return whether the entry that fits a question best, or an equally good one, contains the answer."""
     wanted = set(content_words(f"{question.about} {question.asked}"))
     scored = [(len(wanted & set(content_words(entry))), entry) for entry in entries]
     best = max(score for score, _ in scored)

@@ -39,7 +39,7 @@ _WORD: Final = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\}|\[[
 
 
 class Case(NamedTuple):
-    """One case: the lines that are accepted, the line that is decided, and the outcome."""
+    """One case: the lines that are accepted, the line to decide, and the outcome."""
 
     family: str
     name: str
@@ -49,11 +49,11 @@ class Case(NamedTuple):
 
     @property
     def changes_authority(self) -> bool:
-        """Whether it changes keys or roles, or erases an entry, so that it needs a ledger of its own."""
+        """Whether the case changes keys or roles, or erases an entry, so that it needs a separate ledger."""
         return any(re.search(r" (agent|role|key|entry)\.", line) for line in (*self.given, self.when))
 
     def is_met_by(self, outcome: Outcome) -> bool:
-        """Return whether an outcome is the one of the case."""
+        """Return whether an outcome equals that of the case."""
         if outcome.code or not self.then.startswith("ok"):
             return self.then == outcome.code
         return outcome.after == (self.then.partition(": ")[2] or outcome.before)
@@ -117,7 +117,7 @@ class SignedRunner:
         self.actors.clock.advance(seconds)
 
     def state_of(self, stream: str, state: Any) -> str:
-        """Return the state that the rules see now in the state of a stream."""
+        """Return the state of a stream under the rules, from its stored state."""
         return state_at(stream.partition("/")[0], state, self.actors.clock.now_ms)
 
 
@@ -151,7 +151,7 @@ def _file(family: str) -> dict[str, Any]:
 
 
 def lines_of(family: str, *lines: str) -> tuple[str, ...]:
-    """Return these lines, with the lines of a story in the place of its name."""
+    """Return these lines, in which the name of a story is replaced by its lines."""
     stories: dict[str, list[str]] = {"none": [], **_file(family).get("story", {})}
     return tuple(part for line in lines for part in (lines_of(family, *stories[line]) if line in stories else (line,)))
 
@@ -162,12 +162,12 @@ def all_cases() -> list[Case]:
 
 
 def log_cases() -> list[Case]:
-    """Return every case, also those of redactions, for which an implementation needs the bodies of entries."""
+    """Return every case, including redactions, for which an implementation needs the bodies of entries."""
     return [*all_cases(), *cases_of(REDACTION)]
 
 
 def id_of(case: Case) -> str:
-    """Return the name of a case among those of all families."""
+    """Return the name of a case, unique among all families."""
     return f"{case.family}: {case.name}"
 
 

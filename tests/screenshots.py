@@ -1,9 +1,9 @@
-"""``make screenshots``: every page of the demo's past, in three widths, light and dark, as PNG files to look at.
+"""``make screenshots``: every page of the demo, in three widths, light and dark, as PNG files.
 
     python tests/screenshots.py [FOLDER] [PART OF AN ADDRESS]     (default: build/screenshots, all)
     python tests/screenshots.py --readme                          the two that README shows, small, into docs/
 
-Each file bears the address of its page. What a page does wrong in the browser is printed beside it.
+Each file is named by the address of its page. The faults of a page in the browser are printed beside it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]
 
 
 def small(png: bytes) -> bytes:
-    """Return a PNG of a page with its most frequent colours alone: a third of the bytes, and as good to read."""
+    """Return a PNG of a page with only its most frequent colours: a third of the bytes, and as readable."""
     width, height, rows = pixels(png)
     counts = Counter(row[at : at + 3] for row in rows for at in range(0, len(row), 3))
     palette = [colour for colour, _ in counts.most_common(colours_max)]
@@ -86,7 +86,7 @@ def small(png: bytes) -> bytes:
 
 
 def distance(colour: bytes, palette: list[bytes], at: int) -> int:
-    """Return how far a colour is from one of a palette."""
+    """Return the distance of a colour from one of a palette."""
     return sum((one - other) ** 2 for one, other in zip(colour, palette[at], strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Ledgers behind a server: bus keys that are the same in every run, a service on a test's own log, whole nodes.
+"""Ledgers behind a server: bus keys that are the same in every run, and a service on a test's own log.
 
 ``Served`` answers from the open log of the fixture ``ledger``, in a thread with its own event loop, so a test can look
 at the log and ask over the bus at once. Whole nodes are in ``serving``.
@@ -120,7 +120,7 @@ class Served:
             client.close()
         try:
             self.run(self._stop())
-        finally:  # else the loop's thread would outlive a service that does not stop, and pytest with it
+        finally:  # otherwise the thread of a service that does not stop would keep pytest running
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -130,15 +130,15 @@ class Served:
 
     @cached_property
     def reader(self) -> Reader:
-        """The views, made when a test first asks for one."""
+        """The views, created at their first use."""
         return Reader(self.local, self.ledger.settings())
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something in the service's loop and return what it returns."""
+        """Run a coroutine in the service's loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def stop_polling(self) -> None:
-        """From now on only this service's own commits are news."""
+        """Stop polling: from now on only this service's own commits are noticed."""
         self._loop.call_soon_threadsafe(self._looking.cancel)
 
     def client(self, name: str = "alice") -> RemoteClient:

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def make_home(folder: Path) -> Settings:
-    """Make a ledger with carol, who may connect, and every key; return the settings with which a node opens it."""
+    """Make a ledger with carol, who may connect, and all keys; return the settings with which a node opens it."""
     with Ledger(folder) as ledger:
         register_on_bus(ledger, CAROL)
         ledger.write_keys()
@@ -77,7 +77,7 @@ class ServeProcess:
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """End it as a power cut would; its nats-server stays behind, as an orphan."""
+        """Kill it as a power cut would; its nats-server stays behind, as an orphan."""
         self.child.kill()
         self.end()
 
@@ -101,7 +101,7 @@ def carol(client: Any, settings: Settings) -> Author:
 
 
 def served(settings: Settings, act: Callable[[RemoteClient, Author], T]) -> T:
-    """Run a node, let carol act over the bus, and return what she found."""
+    """Run a node, let carol act over the bus, and return her result."""
 
     async def run() -> T:
         async with Node(settings) as node:
@@ -127,7 +127,7 @@ def find(author: Author, *texts: str) -> list[int]:
 
 
 async def check_stream(nats: NatsClient, settings: Settings, log: Log) -> Generation:
-    """Read the stream in use as any NATS client would: it holds the log, entry by entry, and nothing else."""
+    """Read the stream in use as any NATS client would, and check that it equals the log, entry by entry."""
     record = (Home(settings.home).bus / "generation.json").read_bytes()
     generation = msgspec.json.decode(record, type=Generation)
     with log.snapshot() as snapshot:

@@ -1,4 +1,4 @@
-"""The demo's past as a ledger to look at, and an address of every page that shows something of it."""
+"""The demo's events as a ledger for dashboards, and an address of every page that shows some of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAMPLE: Final = Path(life.__file__).with_name("sample_project")
 
 
 def live(home: Path) -> Settings:
-    """Play the demo's past in a new ledger; return the settings with which its human opens it."""
+    """Play the demo's events in a new ledger; return the settings with which its human opens it."""
     settings, project = Settings(home=home, agent=HUMAN), project_of(home)
     shutil.copytree(SAMPLE, project)
     subprocess.run(["git", "init", "--quiet", project], check=True)
@@ -38,7 +38,7 @@ def live(home: Path) -> Settings:
 
 
 def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
-    """Return the settings of a copy of that ledger in a new folder; it is played once for all processes of a run."""
+    """Return the settings of a copy of that ledger in a new folder; all processes of a run share one original."""
     base = folders.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with (shared / "story.lock").open("w") as held:
@@ -118,7 +118,7 @@ def addresses(settings: Settings) -> list[str]:
 
 
 def shown(settings: Settings, *, each: int = 1000) -> Iterator[tuple[str, str]]:
-    """Yield the name of a route and an address of it, ``each`` times at most, for the addresses that routes match."""
+    """Yield the name of a route and its address, at most ``each`` times for a route."""
     routes = [(route.name, compile_path(route.path)[0]) for route in page_routes()]
     counts = Counter[str]()
     for address in addresses(settings):

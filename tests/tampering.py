@@ -1,4 +1,4 @@
-"""Ledgers to be audited, and ways to damage or forge them behind the gate's back."""
+"""Ledgers to be audited, and ways to damage or forge them without the gate."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def entries_of(ledger: Ledger) -> list[bytes]:
 
 
 def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None, kind: str = "") -> bytes:
-    """Return an entry as the gate would store it, whatever the rules say; signed with the key of ``key``."""
+    """Return an entry as a gate without rules would store it; signed with the key of ``key``."""
     draft = Draft(stream=stream, data=data, kind=kind)  # type: ignore[arg-type]
     body = ledger.body_of(author, draft)
     signer = ledger.keys[key or author]
@@ -106,7 +106,7 @@ def append_behind_the_gate(ledger: Ledger, *entries: bytes) -> int:
 
 
 def overwrite(ledger: Ledger, entries: dict[int, bytes | None]) -> None:
-    """Put other bytes under some indexes, or remove them; tree and tables stay as they were."""
+    """Replace the bytes of some entries, or remove them; the tree and other tables stay unchanged."""
     with ledger.log.tables.writing() as txn:
         for index, data in entries.items():
             key = keys.index_key(index)
@@ -117,7 +117,7 @@ def overwrite(ledger: Ledger, entries: dict[int, bytes | None]) -> None:
 
 
 def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
-    """Return another log that holds exactly these entries, with a tree of its own; the state is that of no rule."""
+    """Return another log with exactly these entries and a tree of its own; its state follows no rule."""
     made = Ledger.__new__(Ledger)
     vars(made).update(vars(ledger))
     made.home = type(ledger.home)(folder)
@@ -159,7 +159,7 @@ def places_of(path: Path, content: bytes) -> list[int]:
 def samples(name: str, count: int, *, slow: int = 0) -> list[random.Random]:
     """Return one seeded source of chance for each sample, so that a failure names what to repeat.
 
-    Of what starts processes for each sample, ``slow`` are enough unless more faults are asked for.
+    A test that starts processes for each sample takes only ``slow`` samples, unless more faults are requested.
     """
     return chances(name, times(slow or count, count))
 

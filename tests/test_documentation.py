@@ -1,4 +1,4 @@
-"""Every example in a docstring and on a page runs, and says what happens."""
+"""Every example in a docstring and on a page runs, and its output is right."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WITH_COMMANDS = [
 
 
 def modules() -> Iterator[str]:
-    """Yield the names of all modules whose text holds an example."""
+    """Yield the names of all modules with an example in their text."""
     for package in ("ledger", "projections", "consumers"):
         for path in (ROOT / package).rglob("*.py"):
             if path.stem != "__main__" and ">>> " in path.read_text("utf-8"):
@@ -204,7 +204,7 @@ def decide(programs: Path, environment: dict[str, str]) -> str:
         capture_output=True,
         text=True,
         check=True,
-        start_new_session=True,  # getpass asks no terminal then
+        start_new_session=True,  # without a terminal, getpass reads standard input
     )
     return decided.stdout
 

@@ -1,4 +1,4 @@
-"""One import name: no module is loaded under two names, and a wheel holds all of ``deedbook`` and nothing else.
+"""One import name: no module is loaded under two names, and a wheel contains all of ``deedbook`` and nothing else.
 
 Equal sources give a wheel and a source distribution of equal bytes, which name their commit.
 """
@@ -23,7 +23,7 @@ from deedbook.consumers.sdk.version import commit, version_text
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDERS: Final = ("ledger", "projections", "consumers")
-# Imports all of a package, but programs; prints the name and the real path of each module that came of it.
+# Imports all modules of a package except programs; prints the name and the real path of each loaded module.
 IMPORT_ALL: Final = """
 import importlib, json, os, pkgutil, sys
 import deedbook
@@ -142,11 +142,11 @@ def test_links_of_the_readme_lead_somewhere_on_a_package_index(wheel: Path) -> N
 def test_installed_wheel_is_found_by_one_name_only(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")  # that is what installing does; its files are our own
+        archive.extractall(tmp_path / "site")  # an installer does the same; the files are our own
     where = "import deedbook.ledger.errors as e; print(e.__file__)"
     found = python(where, folder=tmp_path, path=str(tmp_path / "site"))
     assert found.stdout == f"{tmp_path}/site/deedbook/ledger/errors.py\n", found.stderr
-    # The checkout's own folder is on the path of an editable installation, so its folders are found there and not here.
+    # The path of an editable installation has the checkout's own folder, whose folders would be found there.
     listed = (
         f"import sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]; import importlib.util as u; "
     )

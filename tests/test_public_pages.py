@@ -1,4 +1,4 @@
-"""The pages about the public API, the environment and the dependencies say what there is."""
+"""The pages about the public API, the environment and the dependencies match the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGES: Final = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix == ".md" or "rollout-family" in path.parts
 )
-# Packages that give their licence in words of their own.
+# Packages that state their licence in free text.
 CLASSIFIERS: Final = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",

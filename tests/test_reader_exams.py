@@ -17,7 +17,7 @@ from tests.bench.brief_quality.incidents import incidents
 def exams(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("exams")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEEDBOOK_CASES", str(folder))  # none there: graphs are generated
+        patch.setenv("DEEDBOOK_CASES", str(folder))  # an empty folder: graphs are generated
         reader.write(folder / "exams", folder / "key", 2, 1)
         reader.write(folder / "again", folder / "key", 2, 1)
     return folder / "exams", folder / "key"

@@ -31,7 +31,7 @@ def text_of(received: Received) -> str:
 
 
 def good(received: Received, depth: int) -> dict[str, Any]:
-    """Return what a model answers that solves every problem in ``depth`` steps."""
+    """Return the answer of a model that solves every problem in ``depth`` steps."""
     text, data = text_of(received), data_of(received)
     score = {"score": 8, "confidence": 0.9, "reasoning": "it goes on"}
     if '"depth_estimate"' in text:
@@ -56,7 +56,7 @@ def good(received: Received, depth: int) -> dict[str, Any]:
 
 
 class ThinkingModel(Vendor):
-    """A model that solves everything in ``depth`` steps, and answers as ``behaviour`` makes of that."""
+    """A model that solves everything in ``depth`` steps; ``behaviour`` turns its good answers into the sent ones."""
 
     def __init__(self, behaviour: Behaviour | None = None, depth: int = 4) -> None:
         self.behaviour = behaviour or (lambda _received, _number, answer: answer)

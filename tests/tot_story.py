@@ -225,7 +225,7 @@ def complete(task: str = TASK, **fields: Any) -> kinds.SearchComplete:
 
 
 def opening(task: str = TASK) -> list[Said]:
-    """Return the story up to the root: started, decomposed, the search asked for, the root added, a line logged."""
+    """Return the story up to the root: started, decomposed, search requested, root added, a line logged."""
     asked = kinds.DecomposePayload(problem=PROBLEM, task_type="math_reasoning")
     wanted = kinds.InitializePayload(
         problem=PROBLEM, task_type="math_reasoning", search_config=CONFIG, decomposition_result=SHAPE
@@ -260,7 +260,7 @@ def opening(task: str = TASK) -> list[Said]:
 
 
 def level(at: int, parent: kinds.ThoughtNode, nodes: list[kinds.ThoughtNode], task: str = TASK) -> list[Said]:
-    """Return the five messages, from position ``at`` on, that let ``nodes`` grow from a node and be judged."""
+    """Return the five messages, from position ``at`` on, by which ``nodes`` grow from a node and are judged."""
     return [
         Said("explorer", generate(parent, task), (at - 1,)),
         Said("generator", generated(nodes, task), (at,)),
@@ -271,7 +271,7 @@ def level(at: int, parent: kinds.ThoughtNode, nodes: list[kinds.ThoughtNode], ta
 
 
 def story(task: str = TASK) -> list[Said]:
-    """Return everything that the six say, from the opening to the closing tree."""
+    """Return all messages of the six roles, from the opening to the closing tree."""
     said = opening(task)
     said += level(len(said), ROOT, [N11, N12], task)
     said.append(Said("explorer", marked("pruned", "node_1_2"), (len(said) - 1,)))
@@ -319,7 +319,7 @@ STORY: Final = story()
 def spoken(
     role: str, data: EventData, *, index: int, causes: Sequence[int] = (), task: str = TASK, key: str | None = None
 ) -> Event:
-    """Return the event with which a role says something, by its own key unless ``key`` names another's role."""
+    """Return the event that a role signs, with its own key unless ``key`` names another role's."""
     return Event(
         index=index,
         id=f"event:{index:064x}",
@@ -347,7 +347,7 @@ def register(ledger: Actors) -> None:
 
 
 def play(ledger: Actors, said: Sequence[Said] = STORY, task: str = TASK) -> list[str]:
-    """Let the six say it on a real ledger; return the ids of the events."""
+    """Let the six roles sign their messages on a real ledger; return the ids of the events."""
     ids: list[str] = []
     for one in said:
         draft = Draft(stream=f"tot/{task}", data=one.data, causes=[ids[cause] for cause in one.causes])

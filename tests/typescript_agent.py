@@ -1,4 +1,4 @@
-"""The agent in TypeScript (``interop``): installed and compiled once, then asked one thing a process."""
+"""The agent in TypeScript (``interop``): installed and compiled once, then started for each command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def built() -> tuple[str, Path]:
 
 
 def ask_agent(verb: str, **given: Any) -> Any:
-    """Ask the agent to do one thing."""
+    """Give the agent one command."""
     node, place = built()
     command = [node, str(place / "agent.js"), verb]
     done = subprocess.run(

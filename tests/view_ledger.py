@@ -1,4 +1,4 @@
-"""A ledger with something in it for every view, and the few events in a row that view tests need."""
+"""A ledger with something for every view, and the short sequences of events that view tests need."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ class ViewLedger(Ledger):
         return self.head()[0]
 
     def tell(self, story: str, play: Callable[[], None]) -> None:
-        """Play a story. A ledger that begins as one that heard it before gets what came of it, in a tenth of the time.
+        """Play a story. If an equal ledger has played it before, copy the result, in a tenth of the time.
 
-        It is written as another process would write it: whatever has the log open goes on.
+        The copy is written as by another process, so open readers of the log keep working.
         """
         begun, log, home = (story, self.head(), self.clock.now_ms), self.log.tables, self.home.path
         if (told := _told.get(begun)) is None:
@@ -125,7 +125,7 @@ class ViewLedger(Ledger):
         return self.submit(self.sign(author, *(Draft(stream=stream, data=one) for one in data)))
 
     def reason(self, name: str, *, steps: int = 3) -> str:
-        """Let bob reason in single steps, settle the assumption of step 2 and conclude; return the last ref."""
+        """Let bob record a reasoning by steps, settle the assumption of step 2 and conclude; return the last ref."""
         stream = f"reasoning/{name}"
         first = self.size
         self.emit("bob", stream, reasoning.ReasoningStarted(task="Is the login safe? 登入", ai_id="bob-1"))
@@ -142,7 +142,7 @@ class ViewLedger(Ledger):
         return ref_of(graph)
 
     def validate(self, name: str, ref: str, *, by: str = "scribe", **fields: Any) -> Accepted:
-        """Let somebody publish a validation of a version; it passed unless ``fields`` say otherwise."""
+        """Let an agent publish a validation of a version; it passed unless ``fields`` say otherwise."""
         made: dict[str, Any] = {
             "reasoning_ref": ref,
             "passed": True,
@@ -158,7 +158,7 @@ class ViewLedger(Ledger):
         return self.emit(by, f"reasoning/{name}", reasoning.ReasoningValidated(**(made | fields)))
 
     def snap(self, name: str, *, by: str = "bob", **fields: Any) -> None:
-        """Let somebody take a snapshot of no more than a context."""
+        """Let an agent take a snapshot with only a context."""
         made: dict[str, Any] = {
             "vectors": session.Vectors(know=0.7),
             "context_source": "author",
@@ -167,7 +167,7 @@ class ViewLedger(Ledger):
         self.emit(by, f"snapshot/{name}", snapshot.SnapshotTaken(**(made | fields)))
 
     def ask(self, name: str, *, by: str = "bob", **fields: Any) -> None:
-        """Let somebody ask for a human."""
+        """Let an agent ask for a human."""
         asked = review.ReviewRequested(**({"question": "May it go on?", "rule": "high_impact"} | fields))
         self.emit(by, f"review/{name}", asked)
 
@@ -215,7 +215,7 @@ class ViewLedger(Ledger):
         )
 
     def report(self, name: str, *, by: str = "bob", **fields: Any) -> Accepted:
-        """Let a session's owner publish a version of its report; ``fields`` change what it says."""
+        """Let a session's owner publish a version of its report; ``fields`` replace its fields."""
         made: dict[str, Any] = {
             "report_type": "complete",
             "ai_id": "bob-1",

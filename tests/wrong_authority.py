@@ -1,4 +1,4 @@
-"""Logs that are validly signed and wrong in who may do what: names, roles, keys, and what the ledger says of itself."""
+"""Validly signed, wrong logs: wrong names, roles or keys, and wrong statements about the ledger itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that are validly signed and wrong in a declared kind, or in an event of one."""
+"""Validly signed, wrong logs: with a wrong declared kind, or a wrong event of one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def publishes(forge: Forge, data: Any = None, author: str = "alice", *, kind: st
 
 
 def of_schema(rule: str, change: dict[str, Any], *, at: str = "service", code: str = "INVALID_FIELD") -> WrongLog:
-    """Return the case of a property that the subset of schemas does not have."""
+    """Return the case of a property that the supported subset of schemas does not have."""
     schema = SCHEMA | {"properties": SCHEMA["properties"] | {at: change}}
     return WrongLog(rule, code, lambda forge: declares(forge, schema=schema))
 
@@ -96,7 +96,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def large() -> dict[str, Any]:
-    """Return a schema that is within every limit but that of its bytes."""
+    """Return a schema that is within every limit except its size in bytes."""
     text = {"type": "boolean", "description": "d" * 1_800}
     return SCHEMA | {"required": [], "properties": {f"p{number}": text for number in range(10)}}
 

@@ -1,4 +1,4 @@
-"""Logs that are validly signed and wrong in who was let in: invitations, nodes and their terms."""
+"""Validly signed, wrong logs: with wrongly admitted agents, nodes and terms."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def joins_late(forge: Forge) -> None:
-    """Use an invitation at the moment at which it expires."""
+    """Use an invitation exactly when it expires."""
     invitation = invite(forge, "eve", seconds=60)
     forge.clock.advance(59.999)  # appending it has moved the clock on by a millisecond
     join(forge, invitation)
 
 
 def joins_with(change: Callable[[Forge, Any], Any], key: Callable[[Forge], Key] | None = None) -> Step:
-    """Return the step in which eve is invited, and what she signs to join is changed, perhaps signed by another key."""
+    """Return the step in which eve is invited, and her signed registration is changed, perhaps with another key."""
 
     def step(forge: Forge) -> None:
         data = change(forge, registration(invite(forge, "eve")))
@@ -57,7 +57,7 @@ def joins_twice(forge: Forge) -> None:
 
 
 def taken_back(by: str, *, is_used: bool = False) -> Step:
-    """Return the step that invites eve, and takes it back, perhaps too late."""
+    """Return the step that invites eve, and withdraws the invitation, perhaps too late."""
 
     def step(forge: Forge) -> None:
         invitation = invite(forge, "eve")
@@ -75,7 +75,7 @@ def joins_after_it_was_taken_back(forge: Forge) -> None:
 
 
 def joins_after_its_inviter_lost(how: Callable[[Forge], Any]) -> Step:
-    """Return the step in which eve joins by the invitation of an admin who is none any more."""
+    """Return the step in which eve joins by the invitation of an admin who is no admin any more."""
 
     def step(forge: Forge) -> None:
         invitation = invite(forge, "eve", by="ada")
@@ -93,7 +93,7 @@ def joins_by_the_invitation_before(forge: Forge) -> None:
 
 
 def of_another_key(forge: Forge, data: Any) -> Any:
-    """Exchange the key of a registration, as who has seen the proof of its token could."""
+    """Replace the key of a registration, as somebody could who has seen the proof of its token."""
     thief = key_named("thief")
     return msgspec.structs.replace(data, key=thief.public.hex(), proof=thief.prove_possession(forge.id, "eve"))
 
@@ -104,12 +104,12 @@ def node(forge: Forge, author: str = ROOT, **changes: Any) -> None:
 
 
 def let_in(forge: Forge) -> None:
-    """Let a node in as one should."""
+    """Admit a node correctly."""
     join(forge, invite(forge, "n2", "node"))
 
 
 def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
-    """End the key of a node that is one."""
+    """Revoke the key of an existing node."""
     let_in(forge)
     forge.emit(ROOT, "agent/n2", how(key=forge.keys["n2"].public.hex(), **data))
 

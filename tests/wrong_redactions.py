@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SECRET: Final = "correct-horse-battery-staple"
 TARGET: Final = 9
-"""The index of the first entry after those that every forge begins with: most cases erase this one."""
+"""The index of the first entry after those of every forge: most cases erase it."""
 NO_EVENT: Final = "event:" + "0" * 64
 NO_DIGEST: Final = "sha256:" + "0" * 64
 NO_BLOB: Final = "blake3:" + "0" * 64
@@ -57,7 +57,7 @@ def remnant_at(forge: Forge, index: int, mark: str = ERASED) -> bytes:
 
 
 def version_after(forge: Forge, index: int) -> str:
-    """Return the version of a handoff after the event that sets its content; any if the event is refused."""
+    """Return the version of a handoff after the event that sets its content; any version if the event is refused."""
     part = PartialReplay()
     for at, data in enumerate(forge.entries[: index + 1]):
         part.feed(at, data, is_verified=True)
@@ -66,7 +66,7 @@ def version_after(forge: Forge, index: int) -> str:
 
 
 def put(forge: Forge, index: int, remnant: bytes) -> None:
-    """Put a remnant in the place of a body."""
+    """Replace a body by a remnant."""
     forge.entries[index] = msgspec.structs.replace(decode_entry(forge.entries[index]), body=remnant).encode()
 
 
@@ -158,7 +158,7 @@ def wrong(rule: str, code: str, *steps: Step, index: int = -1) -> WrongLog:
 def left(
     rule: str, old: str | tuple[str, str], new: str = "", code: str = "INVALID_FORMAT", *, make: Step = secret
 ) -> WrongLog:
-    """Return a case in which root names a remnant that has ``new`` in the place of ``old`` (or all between the two)."""
+    """Return a case in which root names a remnant with ``new`` in place of ``old`` (or of all between the two)."""
 
     def step(forge: Forge) -> None:
         make(forge)

@@ -3,7 +3,7 @@
     python -m tests.bench                     all groups
     python -m tests.bench append audit        these groups
     python -m tests.bench --json --rounds 7
-    python -m tests.bench --smoke             one small round of every group: only whether it comes to its end
+    python -m tests.bench --smoke             one small round of every group: only shows that it finishes
 
 ``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres``
 ask views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress goes to stderr,
@@ -111,7 +111,7 @@ def measure(name: str, rounds: int) -> list[Row]:
 
 
 def spread() -> float:
-    """Return how much longer the slowest of ten equal loops takes than the fastest: how busy the machine is."""
+    """Return the ratio of the slowest to the fastest of ten equal loops: it shows how busy the machine is."""
     key = SigningKey(bytes(32))
     signed = [(bytes(key.sign(b"the same message")), bytes(key.verify_key))] * 500
     rates = [rate(len(signed), lambda: verify_all(signed)) for _ in range(10)]

@@ -1,9 +1,9 @@
 """Rows of answers that somebody acts on: verified from signed entries, against the same answer from rows of a view.
 
-The first rows ask the same question of one open ledger by both ways, also after each new entry, when each stream has to
-be read again. The next show so many different handoffs in turn to one process that stays open: its last hundred answers
-take as long as its first, and its memory stays the same. The last is about the fold that writes whom handoffs wait for:
-so many wait for one, and it is done.
+The first rows ask one open ledger the same question in both ways, also after each new entry, when each stream has to be
+read again. In the next rows one open process shows many different handoffs in turn: its last hundred answers take as
+long as its first, and its memory stays the same. The last row is about the fold that writes which handoffs others wait
+for: many wait for one, and it is completed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _fill(ledger: building.Ledger) -> None:
 
 
 def _dependents(bench: Bench) -> Row:
-    """Return the row of a handoff that is done, and for which others wait, to one for which nobody waits."""
+    """Return the row of completing a handoff: one that many others wait for, divided by one that none waits for."""
     bench.say(f"{DEPENDENTS:,} handoffs that wait for one")
     with open_ledger(bench.folder / "dependents") as ledger, Reader(ledger.client(), ledger.settings()) as reader:
         for number in range(bench.rounds + 1):

@@ -1,7 +1,7 @@
 """Rows of the audit: all signatures, the tree, the rules and the views of a log, against libsodium verifying alone.
 
-The baseline verifies one signature an event on all cores. Of a log with one signature a batch the audit has fewer to
-verify, which is the point of such a log, so there the baseline stays one signature an event.
+The baseline verifies one signature an event on all cores. In a log with one signature for each batch, the audit has
+fewer signatures to verify. That is the purpose of such a log, so the baseline stays one signature for each event.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _resume(settings: Settings, kept: Path) -> float:
 
 
 def _hash(settings: Settings) -> float:
-    """Return how many entries a second are read and hashed to the root of their tree, which is all that must be."""
+    """Return how many entries per second can be read and hashed to the root of their tree: an audit's least work."""
     with LocalClient(settings) as client:
         size = client.head().size
 

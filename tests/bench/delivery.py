@@ -122,7 +122,7 @@ def served(home: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def echoed() -> Iterator[str]:
-    """Run a nats-server of its own, and a process that answers on it; yield where it listens."""
+    """Run a nats-server, and a process that answers on it; yield the server's address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -148,7 +148,7 @@ def subscribed(home: Path, url: str) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def child(work: Callable[..., None], *arguments: str) -> Iterator[Connection]:
-    """Run a function in a new process, with the sending end of a pipe as its last argument; yield the other end."""
+    """Run a function in a new process, with the sending end of a pipe as its last argument; yield the receiving end."""
     context = multiprocessing.get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(*arguments, sending), daemon=True)
@@ -173,7 +173,7 @@ def subscribe(home: str, url: str, answer: Connection) -> None:
 
 
 def echo(url: str, answer: Connection) -> None:
-    """Answer every request with what it held."""
+    """Answer every request with its own payload."""
 
     async def respond(message: Msg) -> None:
         await message.respond(message.data)

@@ -2,8 +2,8 @@
 
 A node (``deed serve``) runs in one process, the flooder in a second, speaking the protocol over bare sockets
 (``tests/ledger/bus/flooding``), and the others submit from here, one at a time. Their p99 under the flood is divided by
-their p99 in the same round without one. The flooder runs at the lowest priority: on two cores it would otherwise take
-the processor from those it does not keep from the bus. The server's work for it is not so discounted.
+their p99 in the same round without one. The flooder runs at the lowest priority: on two cores it would otherwise slow
+the others through the processor, not through the bus. The server's work for the flooder still counts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def tail(clients: list[RemoteClient], name: str) -> float:
-    """Return the p99 of submissions by agents in turn, for as long as a flood lasts; each must be accepted."""
+    """Return the p99 of submissions by agents in turn, as long as a flood lasts; each submission must be accepted."""
     home = Home(clients[0].settings.home)
     times: list[float] = []
     authors = [(client, str(client.settings.agent)) for client in clients]

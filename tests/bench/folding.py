@@ -68,7 +68,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def grow(ledger: Ledger, events: int = EVENTS) -> None:
-    """Append handoffs that are taken through to their completion, and sessions of ten events, in batches."""
+    """Append handoffs from creation to completion, and sessions of ten events, in batches."""
     round_ = 0
     while ledger.head()[0] < events:
         created = {f"work-{round_}-{n}": _handoff(n) for n in range(ABREAST)}

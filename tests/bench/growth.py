@@ -1,4 +1,4 @@
-"""Rows of growth: what an append costs in a large log, against one of ten thousand entries."""
+"""Rows of growth: the cost of an append to a large log, against one to a log of ten thousand entries."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Rows of many handoffs: whole runs of the verbs that read their graph, against ``python -c pass``.
 
 10,000 handoffs in 100 layers with 20,000 dependencies: each waits for two or three of the layer below. The lower half
-is approved, and half of the lowest layer is completed, so that some are ready. They are created from the top down: then
-the gate, which walks what a new handoff depends on, finds nothing there yet. What the lowest wait for is not created
-here: it would close a cycle, and the row of the refusal tries that, so the gate walks the whole graph each time.
+is approved, and half of the lowest layer is completed, so that some are ready. They are created from the top down. The
+gate walks the dependencies of a new handoff, and in this order none of them exists yet. The handoff that the lowest
+layer waits for is not created here. It would close a cycle: the row of the refusal tries to create it, so that the gate
+walks the whole graph each time.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 LAYERS: Final = scaled(100, 10)
 WIDTH: Final = scaled(100, 20)
-EXTRA_LAYERS: Final = (1, 2)  # these wait for three each, which makes 20,000 in all
-FOUNDED: Final = 4  # so many of layer 0 wait for a handoff that is missing
+EXTRA_LAYERS: Final = (1, 2)  # these layers have three dependencies each, which makes 20,000 in all
+FOUNDED: Final = 4  # so many handoffs of layer 0 wait for a handoff that does not exist
 APPROVED_LAYERS: Final = LAYERS // 2
 RUNS_A_ROUND: Final = scaled(2, 1)
 REFUSED: Final = 4
@@ -94,7 +95,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def fill(ledger: Ledger) -> int:
-    """Append all handoffs and what happened to them, and return how many dependencies they have."""
+    """Append all handoffs and their further events, and return the number of their dependencies."""
     places = [(layer, place) for layer in range(LAYERS) for place in range(WIDTH)]
     made = {id_of(layer, place): content(layer, place) for layer, place in places}
     append(ledger, "alice", list(reversed(made.items())))
@@ -109,7 +110,7 @@ def fill(ledger: Ledger) -> int:
 
 
 def id_of(layer: int, place: int) -> str:
-    """Return the id of the handoff at a place of a layer; layer 0 waits for nothing but the one that is missing."""
+    """Return the id of the handoff at a position of a layer; layer 0 waits only for the handoff that does not exist."""
     return f"step-{layer:03}-{place:03}"
 
 

@@ -1,10 +1,10 @@
 """A projection written by hand for the ``eventsourcing`` library: dicts, ``executemany``, 10,000 events a commit.
 
 It reads the notifications of the library's recorder through its mapper and fills the tables that Deedbook's catalog,
-session and handoff views fill from the same events, with the same SQLite settings, and makes the secondary indexes at
-the end, as Deedbook does when it rebuilds. It keeps no states, no positions and no digests, checks nothing, and leaves
-empty what the library does not have (a signing key, the version hash of a handoff). Its rows are the views' own
-structs, so that it fills every column they have, whatever is added to them.
+session and handoff views fill from the same events, with the same SQLite settings, and creates the secondary indexes at
+the end, as Deedbook does in a rebuild. It stores no states, no positions and no digests, checks nothing, and leaves
+those columns empty that the library has no data for (a signing key, the version hash of a handoff). It uses the views'
+own row structs, so it always fills the same columns as they do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TABLES: Final = (
 
 @cache
 def empty(row: type[Row]) -> dict[str, Any]:
-    """Return a row's columns with nothing in them: no value where there may be none, else the nothing of its type."""
+    """Return a row with empty columns: None where a column may be null, otherwise the empty value of its type."""
     types = {field.name: field.type for field in fields(row)}
     return {
         name: None if NoneType in get_args(given) else given() if given in {bool, int} else ""

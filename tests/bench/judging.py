@@ -35,7 +35,7 @@ HANDOFFS: Final = scaled(10_000, 40)
 AGENTS: Final = scaled(500, 5)
 BUDGET: Final = Budget("≤", 1.5)
 BASELINE: Final = "the same two runs from the view's row"
-# The first build's way: every question is answered from the views, which know nothing of the gate.
+# The first build answered every question from the views, without the gate.
 FROM_ROWS: Final = """
 import sys
 from deedbook.consumers.interfaces.cli.commands import handoffs
@@ -89,7 +89,7 @@ def emit(author: Author, drafts: Sequence[Draft]) -> None:
 
 
 def row(bench: Bench, place: str, home: Path, server: Sequence[str], version: str, note: str) -> Row:
-    """Return the row of one place; each round approves handoffs of its own."""
+    """Return the row of one interface; each round approves handoffs of its own."""
     bench.say(f"show and approve, {place}")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPYCACHEPREFIX": str(bench.folder / "bytecode")}

@@ -1,12 +1,15 @@
-"""Rows of several nodes: what the ledger's bus does, divided by plain JetStream on the same server in the same round.
+"""Rows of several nodes: the speed of the ledger's bus, divided by that of plain JetStream on the same server.
 
-Publishing is the ledger's own (atomic batches, compare-and-set) of a log that was just appended to; beside it nats-py's
-``publish_async`` publishes the same payloads and headers, under subjects of equal length, to a plain stream there. A
-follower, which verifies every signature and decides everything again, catches up from that stream into a log of its
-own; beside it a plain ordered consumer counts the same messages, and another node appended them. Delivery ends when the
-function of a subscription has run, with its transaction open. Failover is the script of ``deploy/``: the gap is the
-longest time without an acknowledgement around the SIGKILL of the node whose server leads the stream, and of its server;
-beside it a plain stream of three servers whose leader is killed, for which it is what the servers' own election takes.
+Both are measured in the same round.
+
+The row of publishing publishes a log after an append as the ledger does (atomic batches, compare-and-set). Its baseline
+is nats-py's ``publish_async`` of the same payloads and headers, under subjects of equal length, to a plain stream. In
+the next row a follower, which verifies every signature and judges every event again, copies the entries of another node
+from the stream into its own log. Its baseline is a plain ordered consumer that counts the same messages. Delivery ends
+when the function of a subscription has run, with its transaction open. Failover uses the script of ``deploy/``. A
+SIGKILL ends the node whose server leads the stream, and that server; the gap is the longest time without an
+acknowledgement. Its baseline is a plain stream of three servers whose leader is killed: there the gap is the time of
+the servers' own election.
 """
 
 from __future__ import annotations
@@ -149,7 +152,7 @@ class _Side:
         return made
 
     async def publish(self, messages: list[OutboundMessage], *, first: int) -> tuple[float, float]:
-        """Return the events a second of the ledger's publishing and of a plain one."""
+        """Return the events per second of the ledger's publishing and of plain publishing."""
         count = len(messages)
         if first:
             plain, ours = await _rate(count, self._plainly(messages)), await _rate(count, self._ours())
@@ -310,7 +313,7 @@ def _of_failover(bench: Bench) -> Iterator[Row]:
 
 
 async def _time_election(urls: list[str], folder: Path) -> float:
-    """Return how long a plain stream of three servers acknowledges nothing when its leader is killed, in seconds."""
+    """Return how long a plain stream of three servers acknowledges nothing after its leader is killed, in seconds."""
     config = StreamConfig(name=PLAIN, subjects=[f"{PLAIN}.>"], num_replicas=len(urls))
     async with connected(urls[0]) as client:
         made = await client.jetstream(timeout=wait_max_s).add_stream(config)
@@ -323,7 +326,7 @@ async def _time_election(urls: list[str], folder: Path) -> float:
 
 
 async def _acknowledged(stream: Any) -> float:
-    """Publish until there is an acknowledgement, and return when that came."""
+    """Publish until there is an acknowledgement, and return its time."""
     while True:
         with contextlib.suppress(nats.errors.Error, nats.js.errors.Error):
             await stream.publish(f"{PLAIN}.one", b"one")

@@ -1,8 +1,8 @@
 """Rows of the dashboard's pages in Chromium: size, time to the first paint, time until a new row appears.
 
 The baseline of the first paint is a bare static page of as many bytes, from the simplest server of Python's library, in
-the same browser and round; that of a live row is getting the page once. Without a browser, only the size is measured,
-and the group says so.
+the same browser and round; the baseline of a live row is one request for the page. Without a browser, only the size is
+measured, and the group says so.
 
 A second ledger holds only imported history: notes in the shapes of Empirica, handoffs that wait for a confirmation, and
 an entry of 40 kB. The row of its sizes is the largest of all pages, that of the first paint the slowest of them.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 HANDOFFS: Final = 50
 page_bytes: Final = 60_000
 live_max: Final = 12
-"""So many rows are new at most: the queue shows its oldest thirty first, and each time there is one more."""
+"""The highest number of new rows: the queue shows its oldest thirty first, and each round adds one."""
 
 LOADS_A_ROUND: Final = scaled(4, 1)
 STATIC: Final = "a static page of as many bytes"
@@ -54,7 +54,7 @@ IMPORTED_PAGES: Final = (
 )
 page_max_bytes: Final = 120_000
 _PAINTED: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
-# When the row came, by the clock that the benchmark has too, in ms.
+# The time of the row's arrival in ms, by the clock that the benchmark uses, too.
 _WATCH: Final = """window.came = new Promise((done) => {{
   const seen = () => document.getElementById("q-{name}") && done(performance.timeOrigin + performance.now());
   setTimeout(done, 30000, 0);
@@ -197,5 +197,5 @@ def _fetched(browser: Browser) -> float:
 
 
 def _bare(size: int) -> bytes:
-    """Return a page of so many bytes that says nothing."""
+    """Return a page of so many bytes without meaning."""
     return b"<!doctype html><meta charset=utf-8><title>bare</title><p>" + b"word " * (size // 5 - 30)

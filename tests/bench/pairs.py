@@ -1,10 +1,10 @@
-"""Measuring by pairs: what a row says is a ratio to something named, measured in the same round of the same run.
+"""Measuring by pairs: each row is a ratio to a named baseline, measured in the same round of the same run.
 
-A machine is faster in one minute than in the next, so two times that were taken apart say nothing. Here each round
-measures one side and at once the other (which of them goes first alternates), and only the ratio of the two is kept.
-A row shows the median of its ratios and their range: where the range is wide, the machine was busy.
+A machine is faster in one minute than in the next, so two separate times cannot be compared. Here each round measures
+one side and at once the other, in alternating order, and only their ratio is kept. A row shows the median of its ratios
+and their range: where the range is wide, the machine was busy.
 
-Nothing here asserts: a benchmark that falls short of its budget says so, and ends with exit code 0.
+No benchmark fails: one that misses its budget says so, and ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Budget(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the table: ratios, one a round, of ``what`` to ``baseline``; no budget where none is asked."""
+    """One line of the table: the ratios of ``what`` to ``baseline``, one for each round, and the budget, if any."""
 
     what: str
     ratios: Sequence[float]
@@ -90,9 +90,9 @@ class Bench(NamedTuple):
         *,
         rounds: int | None = None,
     ) -> list[tuple[float, float]]:
-        """Return (ours, baseline) of each round; both are called with the round's number and return what they measured.
+        """Call both functions with the number of each round; return the pairs (ours, baseline) of their results.
 
-        One more round goes before them and is thrown away: it loads code and fills caches.
+        The result of an extra first round is dropped: that round loads code and fills caches.
         """
         found: list[tuple[float, float]] = []
         for number in range((rounds or self.rounds) + 1):
@@ -110,7 +110,7 @@ def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long ``work`` took, with the garbage of what went before collected first."""
+    """Return how long ``work`` took; garbage of earlier work is collected before."""
     gc.collect()
     start = time.perf_counter()
     work()

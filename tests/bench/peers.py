@@ -46,10 +46,10 @@ EMPIRICA: Final = "empirica==1.14.18"
 
 
 class Tool:
-    """A tool in a folder with its past, which does jobs; its subclasses say by which commands."""
+    """A tool in a folder with its history, which does jobs; each subclass has the commands of a tool."""
 
     def __init__(self, program: str, folder: Path, size: int) -> None:
-        """Write a past of ``size`` items into a new folder."""
+        """Write a history of ``size`` items into a new folder."""
         self.program, self.folder, self.size = program, folder, size
         self._runs: dict[str, Iterator[int]] = defaultdict(itertools.count)
         (folder / "home").mkdir(parents=True)
@@ -122,7 +122,7 @@ class Backlog(Tool):
     """Tasks as files in a git repository."""
 
     def fill(self) -> None:
-        """Let the tool make its folder and one task, write the others like that, and commit them."""
+        """Let the tool create its folder and one task, write the other tasks in the same form, and commit them."""
         self.call("git", "init", "--quiet")
         self.call(self.program, "init", "bench", "--defaults")
         self.call(self.program, "task", "create", title(1), "-a", "@bob", "--plain")
@@ -153,7 +153,7 @@ class BatonHandoff(Tool):
     """A board of entries in files of JSON lines."""
 
     def fill(self) -> None:
-        """Let the tool make its board and one hand-off, and write the others and the closings like that."""
+        """Let the tool create its board and one hand-off, and write the others and the closings in the same form."""
         self.call("git", "init", "--quiet")
         self.call(self.program, "init", "--roles", "alice,bob,rita")
         self.call(self.program, *self.commands(1)["create"])
@@ -183,7 +183,7 @@ class Empirica(Tool):
     """Goals of a session, in a SQLite file."""
 
     def fill(self) -> None:
-        """Let the tool make a session and one goal, and copy its row."""
+        """Let the tool create a session and one goal, and copy its row."""
         self.call("git", "init", "--quiet")
         self.call("git", "commit", "--quiet", "--allow-empty", "-m", "first")
         session = self.call(self.program, "session-create", "--ai-id", "bench", "--auto-init", "--output", "json")
@@ -239,7 +239,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def compared(bench: Bench, name: str, ours: Tool, theirs: Tool) -> Iterable[Row]:
-    """Yield a row for each job that both do; in the figures, the milliseconds of each for people."""
+    """Yield a row for each job that both tools do; its figures have the milliseconds of each, for people."""
     for job in (job for job in JOBS if job in theirs.commands(0)):
         bench.say(f"{job}, beside {name}")
         found = bench.paired(lambda _, job=job: ours.run(job), lambda _, job=job: theirs.run(job))

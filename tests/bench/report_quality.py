@@ -1,11 +1,11 @@
-"""The rows of report quality: what a resume costs against a session's whole history, and what it answers by look-up.
+"""The rows of report quality: the cost of a resume against a session's whole history, and its answers by look-up.
 
     python -m tests.bench report_quality
 
 The figures to reach are 93.75 % fewer tokens, where the history has 20,000 or more, and .90 of the questions answered
-at level detailed, .75 at summary. Sessions and questions are generated (``session_cases``);
-how a question is answered is in ``report_figures``. A summary has no tools by its definition, so questions
-about tools are put to the other levels only.
+at level detailed, .75 at summary. Sessions and questions are generated (``session_cases``); how a question is answered
+is in ``report_figures``. A summary has no tools by its definition, so questions about tools are put to the other levels
+only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The comparisons of the rows: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's verify rate.
 
 The library saves the same content, as the JSON that its transcoder makes of the same values: unsigned, unhashed, with
-no rule but its own version check, in one fresh aggregate a batch. Its aggregates are built beforehand, so only
+no rule but its own version check, in one fresh aggregate for each batch. Its aggregates are built beforehand, so only
 ``Application.save`` is timed: the time until the events are on disk. SQLite has the library's own settings: WAL,
 ``synchronous`` at its default FULL, which syncs once a commit.
 """
@@ -53,13 +53,13 @@ def open_lmdb(path: Path) -> lmdb.Environment:
 
 
 def put(environment: lmdb.Environment, number: int, at: int, entry: bytes) -> None:
-    """Commit one entry under a key of its own, which grows as an index does."""
+    """Commit one entry under its own key; keys grow as indexes do."""
     with environment.begin(write=True) as transaction:
         transaction.put(number.to_bytes(8, "big") + at.to_bytes(8, "big"), entry, append=True)
 
 
 def aggregate_of(bodies: Sequence[bytes]) -> Stream:
-    """Return a fresh aggregate with one event a body, not yet saved."""
+    """Return a fresh aggregate with one event for each body, not yet saved."""
     first, *rest = (msgspec.json.decode(body) for body in bodies)
     stream = Stream(first)
     for body in rest:
@@ -68,13 +68,13 @@ def aggregate_of(bodies: Sequence[bytes]) -> Stream:
 
 
 def signed_of(submission: Submission) -> tuple[bytes, bytes]:
-    """Return what libsodium has to verify: (signature + message, key)."""
+    """Return the arguments of libsodium's verification: (signature + message, key)."""
     commitments = [commitment_to(body) for body in submission.bodies]
     return submission.sig + signed_bytes(commitments), submission.key
 
 
 def verify_all(signed: Sequence[tuple[bytes, bytes]], threads: int = 1) -> None:
-    """Verify signatures through PyNaCl's bindings, in so many threads: libsodium lets the interpreter lock go."""
+    """Verify signatures through PyNaCl's bindings, in so many threads: libsodium releases the interpreter lock."""
     if threads == 1:
         _verify(signed)
         return

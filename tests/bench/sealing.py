@@ -1,7 +1,7 @@
 """Rows of sealing: a large blob sealed into a ledger and out of it, beside `cp` and the BLAKE3 of the same file.
 
 Each side is a whole process with the same file. The baseline writes and syncs a copy, and hashes the file in one pass,
-which is the least that a store of blobs by their hash can do. ``RssAnon`` is sampled while the verb runs.
+the least work that a content-addressed store can do. ``RssAnon`` is sampled while the verb runs.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ poll_s = 0.1
 
 @contextlib.contextmanager
 def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[str]]:
-    """Run so many servers with JetStream, one cluster if there are several; yield where they listen.
+    """Run so many servers with JetStream, one cluster if there are several; yield their addresses.
 
     ``sync`` is their ``sync_interval``, by default the server's own.
     """
@@ -55,7 +55,7 @@ def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[st
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, below those that a system gives to connections by itself."""
+    """Return ports that nobody listens on, below the range from which the system takes ports of connections."""
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:

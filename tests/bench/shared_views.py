@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL: questions to views there, beside the same to the file of SQLite's; and folding them."""
+"""Rows of PostgreSQL: queries of its views, against the same queries of the SQLite file; and folding."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 def _questions(bench: Bench, ours: Reader, theirs: Reader, size: int) -> Iterator[Row]:
     def ask(question: Question) -> tuple[float, float]:
-        """Return the median of the shared views' answers and of ours, each asked in turn: both meet the same load."""
+        """Return the median time of the shared views' answers and of ours, asked in turn under the same load."""
         times: dict[Reader, list[float]] = {theirs: [], ours: []}
-        gc.collect()  # once: caches stay as they are where questions follow each other
+        gc.collect()  # once: questions that follow each other keep their caches
         for number in range(REPEATS):
             for reader in (theirs, ours) if number % 2 else (ours, theirs):
                 start = time.perf_counter()

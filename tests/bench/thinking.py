@@ -1,7 +1,7 @@
-"""The rows of searches: nodes a second of six processes against one, and a slow model asked side by side or in turn.
+"""The rows of searches: nodes per second of six processes against one, and a slow model asked in parallel or in turn.
 
-The clock of the six is the ledger's own, from the first request of the search to its end, so that starting processes
-does not count. The model is a double on this machine that needs a second for each answer.
+The time of the six processes is measured by the ledger's clock, from the first request of the search to its end, so
+that starting them does not count. The model is a double on this machine that needs a second for each answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def row(bench: Bench, how: str, settings: Settings) -> Row:
-    """Return the row of one way to search."""
+    """Return the row of one manner of searching."""
     nodes = len(solve(PROBLEM, None, Game24()).state.nodes)
     found = bench.paired(
         lambda _: searched_s(settings) / nodes,
@@ -62,7 +62,7 @@ def row(bench: Bench, how: str, settings: Settings) -> Row:
 
 
 def model_row(bench: Bench, settings: Settings) -> Row:
-    """Return the row of a model that is asked side by side; what it was sent is counted where it arrives."""
+    """Return the row of a model with parallel requests; the model's side counts the requests."""
     sys.path.append(str(Path(__file__).parents[1]))  # the doubles of the tests are modules there
     model = importlib.import_module("thinking_model").ThinkingModel(slow, depth=4)
     sent: list[int] = []

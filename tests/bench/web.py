@@ -1,13 +1,13 @@
 """Rows of the read API: a question over HTTP, on a connection that stays open, against ``Ledger.ask`` in this process.
 
 The server is a process of its own (``python -m tests.bench.web FOLDER``), as a node is, so that the two share no
-interpreter. The client is a socket and msgspec's decoder: what a library takes to read heads (``http.client`` a tenth
-of a millisecond, others half of one) is its own, and the decoding of the answer is in the figures. The questions are
-what people ask every day, with a page of the size that there is by default, but of ``handoffs.next``: each of its
-rows is checked against signed entries, by either way.
+interpreter. The client is a socket and msgspec's decoder. It leaves out the time that an HTTP library takes to parse
+headers (``http.client`` a tenth of a millisecond, others half of one), and includes the decoding of the answer. The
+questions are everyday ones, with a page of the default size. Only ``handoffs.next`` has a smaller page, because both
+ways check each of its rows against signed entries.
 
-An answer takes as long as in this process, and what HTTP takes for as many bytes. The baseline is both, the latter from
-server that does nothing else.
+An answer over HTTP takes as long as in this process, plus the time of HTTP for as many bytes. The baseline is this sum;
+its second part is measured with a server that does nothing else.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _timed(ask: Callable[[], Any]) -> float:
 
 
 def _by_python(ask: Callable[[], Any], bare: str, path: str, _number: int) -> float:
-    """Return the seconds of some calls, and those of as many bare answers over HTTP."""
+    """Return the seconds of some calls plus those of as many bare HTTP answers."""
     return _timed(ask) + _by_http(bare, "none", path, 0)
 
 
 def _by_http(host: str, token: str, path: str, _number: int) -> float:
-    # A connection each round: the server ends one on which nothing was asked while Python was measured.
+    # A new connection for each round: the server closes a connection that is idle while Python is measured.
     with contextlib.closing(Client(host, token)) as client:
         return _timed(partial(client.get, path))
 
@@ -119,7 +119,7 @@ class Client:
 
 
 async def serve(home: Path) -> None:
-    """Serve a ledger over HTTP until the standard input ends, and bare answers; the first line is where."""
+    """Serve a ledger and bare answers over HTTP until standard input ends; the first line of output is the address."""
     with LocalClient(Settings(home=home)) as client:
         async with publishing(client, bind("0")) as url, serving(_bare, bind("0")) as bare:
             print(url.removeprefix("http://"), bare.removeprefix("http://"), flush=True)
@@ -127,7 +127,7 @@ async def serve(home: Path) -> None:
 
 
 async def _bare(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with as many characters of JSON as the path says, from a thread, as whatever may wait is answered."""
+    """Answer with as many characters of JSON as the path says, from a thread, as the server answers slow queries."""
     body = await asyncio.to_thread(lambda: b'"' + b"x" * (int(scope["path"][1:]) - 2) + b'"')
     await Response(body)(scope, receive, send)
 

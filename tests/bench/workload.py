@@ -31,7 +31,7 @@ _TEXT: Final = _WORDS * 50
 
 
 def open_ledger(folder: Path) -> Ledger:
-    """Make a ledger with its agents in an empty folder, under a root key of its own: else readers would see forks."""
+    """Create a ledger with its agents in an empty folder. Its own root key keeps readers from reporting forks."""
     return Ledger(folder, map_size=MAP_SIZE, root=str(folder))
 
 
@@ -66,7 +66,7 @@ def finding(ledger: Ledger, name: str, number: int) -> bytes:
 def batches(ledger: Ledger, name: str, count: int, *, alone: bool = False) -> list[Submission]:
     """Return signed batches, each on a stream of its own.
 
-    With ``alone``, return as many events to submit one by one in any order: their streams are started here.
+    With ``alone``, return as many events to submit one by one in any order. This function starts their streams.
     """
     names = [f"{name}-{n}" for n in range(count)]
     if not alone:
@@ -75,19 +75,19 @@ def batches(ledger: Ledger, name: str, count: int, *, alone: bool = False) -> li
 
 
 def singles(ledger: Ledger, name: str, count: int) -> list[Submission]:
-    """Return signed findings of the session ``name``, which is started here, one a submission."""
+    """Return signed findings of the session ``name``, one in each submission; this function starts the session."""
     ledger.submit(ledger.sign_bytes(AUTHOR, session_bodies(ledger, name, 1)[0]))
     key = ledger.keys[AUTHOR]
     return [sign([finding(ledger, name, number)], key) for number in range(1, count + 1)]
 
 
 def fill(ledger: Ledger, events: int, *, alone: bool = False) -> None:
-    """Append batches, four a commit, until the log holds at least so many entries."""
+    """Append batches, four in each commit, until the log has at least so many entries."""
     while (size := ledger.head()[0]) < events:
         count = min(4, -(-(events - size) // BATCH))
         ledger.gate.admit([check(one) for one in batches(ledger, f"fill-{size}", count, alone=alone)])
 
 
 def _body(ledger: Ledger, kind: str, name: str, data: dict[str, Any]) -> bytes:
-    # All text here is ASCII and there are no floats: then the sorted form is the canonical one.
+    # This text is all ASCII and has no floats, so its sorted form is the canonical one.
     return encode_sorted(body_fields(kind, f"session/{name}", data, ledger=ledger.id, author=AUTHOR, salt=new_salt()))

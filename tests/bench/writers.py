@@ -1,8 +1,8 @@
 """Rows of several nodes that agents write to at once: submissions a second, divided by those to one of the nodes.
 
-The nodes are those of the script of ``deploy/``, three with their servers on this machine. As many agents submit as
-there are nodes, each with the same number of submissions under way: all to one node, to two, or each to its own. The
-nodes count how often one of them was slower than another and decided again (``publish_conflicts``).
+The nodes are those of the script of ``deploy/``, three with their servers on this machine. There are as many agents as
+nodes, each with the same number of submissions in flight: all to one node, to two, or each to its own. The nodes count
+how often one of them lost a race to publish and judged again (``publish_conflicts``).
 """
 
 from __future__ import annotations

@@ -20,6 +20,6 @@ def built() -> tuple[str, Path]:
 
 @pytest.fixture(scope="session")
 def ask(built: tuple[str, Path]) -> Callable[..., Any]:
-    """Ask the agent to do one thing."""
+    """Give the agent one command."""
     assert built
     return typescript_agent.ask_agent

@@ -1,8 +1,8 @@
 """Every verifier of Ed25519 that a ledger meets gives the same verdict: ours, verify.py's, and the agent's in Node.
 
-Wycheproof's vectors have a verdict each. On points of small order, encodings that are not the only one, and the
-cofactor RFC 8032 leaves a choice, so libraries differ (Chalkias, Garillot, Nikolaenko 2020, whose twelve vectors these
-are): what counts here is proto/README.md, section 4.
+Wycheproof's vectors each have a verdict. RFC 8032 leaves a choice on points of small order, non-canonical encodings and
+the cofactor, so libraries differ (Chalkias, Garillot, Nikolaenko 2020, the source of these twelve vectors). The
+verdicts here follow proto/README.md, section 4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPECCHECK: Final = {
     0: "the key and R are of small order",
     1: "the key is of small order",
     2: "R is of small order",
-    3: "",  # key and R have a part of small order, and both equations hold
+    3: "",  # key and R have a component of small order, and both equations hold
     4: "holds with the cofactor only",
     5: "holds with the cofactor only",
     6: "S is not reduced",

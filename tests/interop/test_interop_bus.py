@@ -137,7 +137,7 @@ def test_it_sees_that_an_event_was_left_out_of_the_bundle_of_a_stream_unless_it_
 ) -> None:
     bundle = unpacked(worked, BATCH, tmp_path)
     manifest = json.loads((bundle / "manifest.json").read_bytes())
-    last = {manifest["indexes"][-1], worked.batch_end}  # nothing that was kept comes after these
+    last = {manifest["indexes"][-1], worked.batch_end}  # no stored entry comes after these
     folders = []
     for index in set(manifest["indexes"]) - last:
         folders.append(shutil.copytree(bundle, tmp_path / str(index)))
@@ -158,7 +158,7 @@ def test_it_checks_a_receipt_that_was_handed_on_by_the_fingerprint_of_root_alone
         given.append((tmp_path / str(index)).read_text("utf-8"))
     line = given[0].split("\n")[1]
     evidence = json.loads(base64.b64decode(line.removeprefix("extra ")))
-    # The first and the last entry of the chain name the keys that count.
+    # The first and the last entry of the chain name the keys that matter.
     for chain in (evidence["chain"][1:], evidence["chain"][:-1]):
         shorter = base64.b64encode(json.dumps(evidence | {"chain": chain}).encode()).decode()
         given.append(given[0].replace(line, f"extra {shorter}"))

@@ -54,10 +54,10 @@ class Recorder:
         return len(self.events) + 1
 
     def state(self, stream: str) -> None:
-        """Return nothing: nobody has decided yet."""
+        """Return nothing: there is no decision yet."""
 
     def remnant(self, index: int) -> str:
-        """Return nothing that means something: there are no bodies."""
+        """Return a placeholder: there are no bodies."""
         raise NotImplementedError(index)
 
 
@@ -78,7 +78,7 @@ def test_an_agent_in_another_language_reaches_the_outcome_of_every_case(ask: Cal
 
 
 def rests_on_no_role_or_key(case: Case) -> bool:
-    """Whether a redaction is decided by who proposed what: the agent in TypeScript replays no roles and no keys."""
+    """Return whether a redaction is decided without roles and keys, which the agent in TypeScript does not replay."""
     lines = (*case.given, case.when)
     authors = {line.partition(" ")[0] for line in lines if " entry." in line}
     return authors <= {"root", "hugo", "hana"} and not any(" role." in line or " key." in line for line in lines)

@@ -1,4 +1,4 @@
-"""An evaluator in TypeScript, with a key of its own, takes part in a search over a real node, and is proven to have."""
+"""An evaluator in TypeScript, with its own key, takes part in a search over a real node, and the log proves it."""
 
 from __future__ import annotations
 

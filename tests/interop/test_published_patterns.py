@@ -1,4 +1,4 @@
-"""Every pattern of the published schemas compiles in JavaScript, and ids are as the gate takes them."""
+"""Every pattern of the published schemas compiles in JavaScript, and accepts the same ids as the gate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROTO: Final = Path(__file__).parents[2] / "proto"
 PUBLISHED: Final = sorted([*PROTO.glob("schemas/*.json"), PROTO / "openapi.json", PROTO / "asyncapi.json"])
-# Compiled as validators of JSON Schema do: with the flag for Unicode, which refuses any escape that it does not know.
+# The patterns are compiled as by validators of JSON Schema: with the Unicode flag, which refuses unknown escapes.
 PROGRAM: Final = """
 const {patterns, texts} = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const answers = patterns.map(pattern => {

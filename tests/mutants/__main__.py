@@ -1,4 +1,4 @@
-"""Mutants of the core: small faults, each of which the tests that it names must notice.
+"""Mutants of the core: small faults in the source; the tests that a mutant names must notice it.
 
 Each ``*.toml`` here is a table of mutants: the fault (``name``), the ``file`` (Python, or JSON as in ``proto/rules``),
 the text that occurs there once (``find``), the text that replaces it (``replace``), and the test files that must then
@@ -6,8 +6,8 @@ fail (``tests``). A mutant names a text and no line number, so that code may mov
 once is reported as a failure, because a mutant that cannot be made proves nothing.
 
     python tests/mutants                 make each in a copy of the tree, run its tests, fail if one survives
-    python tests/mutants signature key   only those whose name or file holds one of these words
-    python tests/mutants --check         only look whether each can still be made (part of ``make check``)
+    python tests/mutants signature key   only those with one of these words in their name or file
+    python tests/mutants --check         only check that each can still be made (part of ``make check``)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Mutant(NamedTuple):
     tests: list[str]
 
     def faults(self, root: Path) -> list[str]:
-        """Return why this mutant cannot be made of the tree in ``root``."""
+        """Return why this mutant cannot be applied to the tree in ``root``."""
         missing = [f"{test} is not there" for test in self.tests if not (root / test).is_file()]
         if not self.tests:
             missing.append("names no test file")
@@ -106,7 +106,7 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 def make_python(tree: Path) -> None:
-    """Make a Python for a tree: its packages come from there, everything else from this Python's environment.
+    """Create a Python environment for a tree: its packages come from there, everything else from this environment.
 
     Not by ``PYTHONPATH``: programs that tests start with an environment of their own would not be mutated.
     """
@@ -159,7 +159,7 @@ def run_tests(tree: Path, tests: Sequence[str], *options: str, limit_s: int = RU
 
 @contextlib.contextmanager
 def mutated(tree: Path, mutant: Mutant, number: int) -> Iterator[None]:
-    """Make the fault as long as the block lasts. ``number`` is another one for each mutant."""
+    """Apply the mutant as long as the block lasts. Each mutant has another ``number``."""
     path = tree / mutant.file
     text, before = path.read_text("utf-8"), path.stat()
     path.write_text(mutant.changed(text), "utf-8")
@@ -174,7 +174,7 @@ def mutated(tree: Path, mutant: Mutant, number: int) -> Iterator[None]:
 
 
 def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[str]:
-    """Make each mutant in a copy of the tree; return what lived, and what could not be tried."""
+    """Apply each mutant in a copy of the tree; return the survivors, and those that could not be applied."""
     found: list[str] = []
     with tempfile.TemporaryDirectory(prefix="deedbook-mutants-") as folder:
         trees: queue.Queue[Path] = queue.Queue()
@@ -207,7 +207,7 @@ def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[s
 
 
 def main() -> int:
-    """Run what the command line asks for; return 1 with a list of faults."""
+    """Run what the command line requests; return 1 with a list of faults."""
     parser = argparse.ArgumentParser(prog="python tests/mutants", description="Mutants that the tests must kill.")
     parser.add_argument("words", nargs="*", help="only mutants whose name or file holds one of these")
     parser.add_argument("--check", action="store_true", help="only look whether each can still be made")

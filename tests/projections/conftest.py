@@ -1,4 +1,4 @@
-"""A real ledger behind every view test, and a reader of it."""
+"""A real ledger for every view test, and a reader of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""*Given these events, expect these rows*: what a view folds from events without a store."""
+"""*Given these events, expect these rows*: the rows that a view folds from events without a store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def logged(event: Event) -> Logged:
 
 
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
-    """Return the rows of one key after events: those of its state, and those the events added."""
+    """Return the rows of one key after events: those of its state, and those that the events added."""
     state = view.state(key)
     made: list[Row] = []
     for event in events:
@@ -55,6 +55,6 @@ def state_after(view: Projection[Any], key: str, events: list[Event]) -> Any:
 
 
 def digests_of(store: SqliteStore) -> dict[str, dict[str, str]]:
-    """Return the digest of every table, by view: equal for equal rows, whatever batches they came in."""
+    """Return the digest of every table, by view: equal for equal rows, however events were batched."""
     with store.reading() as reading:
         return {view.name: reading.table_digests(view) for view in VIEWS}

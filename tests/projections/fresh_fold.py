@@ -1,4 +1,4 @@
-"""The slow truth of a past: its prefix of the log, folded anew into a temporary store."""
+"""The slow reference of a past: the prefix of the log, folded anew into a temporary store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Beginning:
 
 
 class Prefix(Reader):
-    """A ``Reader`` of the first ``size`` entries; its temporary store goes when it is closed."""
+    """A ``Reader`` of the first ``size`` entries; closing it deletes its temporary store."""
 
     def __init__(self, client: Client, settings: Settings, size: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="deedbook-prefix-")

@@ -1,4 +1,4 @@
-"""Reports to test with: one with everything that a whole example says, changed by keyword."""
+"""Reports to test with: the full example, changed by keyword."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AFTER: Final = {"know": 0.95, "do": 0.95, "context": 0.90, "uncertainty": 0.20}
 
 
 def generated(**fields: Any) -> ReportGenerated:
-    """Return the data of an event: those of the example table, unless ``fields`` say otherwise."""
+    """Return the data of an event: those of the example table, unless ``fields`` replace them."""
     made: dict[str, Any] = {
         "report_type": "complete",
         "ai_id": "minimax",

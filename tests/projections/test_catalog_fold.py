@@ -46,7 +46,7 @@ def test_a_stream_knows_its_first_and_last_event():
 
 
 def refs_of(stream, *given):
-    """Return what the last of these events rests on, as (ref, via)."""
+    """Return the causes of the last of these events, as (ref, via)."""
     state, rows = StreamState(stream), ()
     for event in facts(stream, *given):
         state = CATALOG.fold(state, event)

@@ -1,4 +1,4 @@
-"""Why: back to what an event rests on, forward to what rests on it, on a real ledger."""
+"""Why: back to the causes of an event, forward to its consequences, on a real ledger."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ EVERY = {1, 2, 3, 4, 5, 6}
 @pytest.mark.parametrize(
     ("dependencies", "conclusion", "critical"),
     [
-        ({2: [1]}, "Nothing of this", EVERY),  # two of six steps: nobody knows what it rests on
+        ({2: [1]}, "Nothing of this", EVERY),  # two of six steps: nobody knows the premises
         ({3: [1, 2]}, "Nothing of this", {1, 2, 3}),
         ({2: [1]}, "Step 2", {1, 2}),  # a step states it
         ({}, "Step 2", EVERY),

@@ -1,4 +1,4 @@
-"""Decisions as rows: those about a path, what replaced one, and who reads of them."""
+"""Decisions as rows: those about a path, their replacements, and the agents who read of them."""
 
 from __future__ import annotations
 

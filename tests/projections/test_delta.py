@@ -1,4 +1,4 @@
-"""Deltas: between any two versions there is one, the receiver can check it, and nothing else passes for the graph."""
+"""Deltas: between any two versions there is one, the receiver can check it, and no other text passes for the graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONCLUDED = ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, kn
 
 
 def apply_delta(base, delta):
-    """Return what a receiver makes of one delta."""
+    """Return a receiver's result of one delta."""
     return apply_chain(base, delta.reasoning_ref, [delta.reasoning_delta], delta.target)
 
 
@@ -69,7 +69,7 @@ def versions(*data):
 
 
 def growing(memory):
-    """Return the versions of a graph that grew by one step at a time and was concluded at last."""
+    """Return the versions of a graph that grew by one step at a time and was then concluded."""
     start = replace(memory, steps=[], dependencies={}, conclusion="", known_limitations=[])
     found = [start]
     for step in memory.steps:

@@ -1,4 +1,4 @@
-"""The default embedder: the same everywhere, compared only with itself, small when packed."""
+"""The default embedder: the same on every machine, compared only with itself, small when packed."""
 
 from __future__ import annotations
 

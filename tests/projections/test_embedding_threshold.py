@@ -1,4 +1,4 @@
-"""How near is near: each embedder's threshold, held against pairs that say the same and pairs that do not."""
+"""How similar is similar: each embedder's threshold, tested with pairs of equal meaning and unrelated pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = Embedder("minilm", "2", 384, 1.0)
 
 
 def shares(embedder: Embedder) -> tuple[float, float]:
-    """Return which share of the unrelated pairs passes, and of the briefs against their own first sentence."""
+    """Return the share of unrelated pairs that passes, and of briefs that pass beside their own first sentence."""
     tasks = [embed_text(task, embedder) for _, task in PAIRS]
     briefs = [embed_text(brief, embedder) for brief, _ in PAIRS]
     first = [embed_text(brief.replace("。", ". ").partition(". ")[0], embedder) for brief, _ in PAIRS]

@@ -1,4 +1,4 @@
-"""Views after bodies were erased: what they show, which files hold the texts, and how often they start over."""
+"""Views after bodies were erased: their answers, the files with the texts, and how often they start over."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def files_of(ledger: ViewLedger) -> list[Path]:
 
 
 def count_starts(monkeypatch: pytest.MonkeyPatch, store: type) -> list[None]:
-    """Return a list that grows by one with each time that views start over."""
+    """Return a list that grows by one each time that views start over."""
     starts: list[None] = []
     empty: Callable[..., None] = store.empty
     monkeypatch.setattr(store, "empty", lambda self, is_expected: (starts.append(None), empty(self, is_expected))[1])

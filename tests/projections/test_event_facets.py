@@ -32,7 +32,7 @@ def imported(ledger: Any, text: str, **fields: Any) -> int:
 
 @pytest.fixture
 def filled(ledger: Any) -> Any:
-    """Two findings of bob, one of them about auth, and two imported ones about auth, of which one is undated."""
+    """Two findings of bob, one of them about auth, and two imported ones about auth, one of them undated."""
     ledger.emit_all(
         "bob",
         "session/s",

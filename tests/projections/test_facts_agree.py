@@ -1,4 +1,4 @@
-"""Lists and answers for those who act agree on every handoff, whatever happened to it and to what it depends on."""
+"""Lists and answers for acting agents agree on every handoff, whatever its history and its dependencies."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
         ("alice", kinds.HandoffCancelled(reason="no need")),
         ("alice", kinds.HandoffSuperseded(by="h0")),
     ]
-    author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # else nothing would ever be done
+    author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # otherwise nothing would be completed
     if author in ledger.keys:  # an imported handoff may name somebody who is not registered here
         ledger.emit(author, stream, data)

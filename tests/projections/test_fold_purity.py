@@ -1,4 +1,4 @@
-"""Folds are plain functions of their events: the same in every process, importing nothing that reads the world."""
+"""Folds are plain functions of their events: the same in every process, without imports that read the outside."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_folds_in_fresh_processes_give_equal_digests(ledger, reader, tmp_path):
 
 
 def pure_files():
-    """Return the files that hold folds and what folds call."""
+    """Return the files that contain folds and the functions they call."""
     return sorted(path for path in FOLDER.glob("*/*.py") if path.name in PURE)
 
 

@@ -109,7 +109,7 @@ NOW_MS: Final = 100 * 86_400_000
 
 
 def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
-    """Return the verdict of one validator each, the latest first."""
+    """Return a verdict with one outcome for each validator, latest first."""
     counted: Any = {
         "counted": "1 of 3 stand",
         "references": 3,

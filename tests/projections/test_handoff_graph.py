@@ -16,14 +16,14 @@ PHASES = ("2a", "2c", "2b", "3a", "3b", "4")  # in the order in which they must 
 
 @st.composite
 def graphs(draw):
-    """Graphs without cycles, of up to twelve names, in any order, some with dependencies that are missing."""
+    """Graphs without cycles, of up to twelve names, in any order, some with missing dependencies."""
     names = [f"n{number}" for number in range(draw(st.integers(0, 12)))]
     made = {name: draw(st.lists(st.sampled_from([*names[:at], "ghost"]), max_size=4)) for at, name in enumerate(names)}
     return {name: made[name] for name in draw(st.permutations(names))}
 
 
 def chains(depends_on, name):
-    """Return every chain that ends at a name, by the plainest recursion there is."""
+    """Return every chain that ends at a name, by plain recursion."""
     below = [chain for on in depends_on[name] if on in depends_on for chain in chains(depends_on, on)]
     return [[*chain, name] for chain in below] or [[name]]
 
@@ -94,12 +94,12 @@ def asked(reader, **arguments):
 
 
 def drawn(answer):
-    """Return the tree's lines in short: two spaces a depth, the id, and * where it was drawn before."""
+    """Return the tree's lines in short form: two spaces for each level, the id, and * if it was drawn before."""
     return ["  " * line["depth"] + line["id"] + "*" * line["is_again"] for line in answer["lines"]]
 
 
 def phases(ledger):
-    """Create six phases, all at once, each after the one before."""
+    """Create six phases at once, each depending on the one before."""
     for before, name in zip((None, *PHASES), PHASES, strict=False):
         ledger.approve(name, ledger.hand_over(name, title=f"第 {name} 期", depends_on=[before] if before else []))
 
@@ -242,7 +242,7 @@ def test_around_a_handoff_stand_all_that_it_waits_for_and_two_steps_of_what_wait
     assert answer["totals"] == {"nodes": 4, "left_out": 0}
     assert around(reader, id="2c", depth=0)[1] == {"2c": 0, "2a": -1}
     assert around(reader, id="2c", all=True)[1] == hops | {"3b": None, "4": None, "apart": None}
-    # Without a name: the end of the longest chain, and the chain itself is what holds it.
+    # Without a name: the end of the longest chain, which this chain blocks.
     answer, hops, holding = around(reader)
     assert (answer["id"], set(hops.values())) == ("4", {0, -1, -2, -3, -4, -5})
     assert len(holding) == 5

@@ -1,4 +1,4 @@
-"""The needs-me queue: *given these facts of a handoff, it waits for these*; and the same by SQL on a real ledger."""
+"""The needs-me queue: *given these facts of a handoff, expect these waits*; and the same by SQL on a real ledger."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, said):
     assert item["why"] == f"it was imported{said}, and nobody here has approved or verified it: confirm it"
     assert (item["act"], item["arguments"]) == ("approve", {})
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
-    assert short(queue(reader)) == [("h", "approve")]  # nobody registered can confirm the other
+    assert short(queue(reader)) == [("h", "approve")]  # no registered agent can confirm the other one
     ledger.hand_over("live")
     assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # waited for: first
 
@@ -615,7 +615,7 @@ def test_a_handoff_that_is_not_over_waits_for_somebody(status):
 
 
 def _counted(state, since):
-    """Return the status of a dependency without the decisions since an entry, all of which a thief may have signed."""
+    """Return the status of a dependency without the decisions since an entry, because a thief may have signed them."""
     is_forged = state.verification is not None and state.verification.index >= since
     status = "completed" if state.status == "verified" and is_forged else state.status
     pairs = zip(state.criteria, state.waivers, strict=True)
@@ -670,7 +670,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
 
 
 def _lead(ledger, name, steps, **fields):
-    """Take a new handoff so many steps along a life that has a bit of everything; the gate refuses some of it."""
+    """Take a new handoff so many steps through a life with a bit of everything; the gate refuses some steps."""
     data = ledger.hand_over(name, **fields)
     stream = f"handoff/{name}"
     life = [

@@ -1,4 +1,4 @@
-"""The versions of a handoff, and what changed between two of them, on a real ledger."""
+"""The versions of a handoff, and the differences between two of them, on a real ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def amend(ledger, name, **fields):
 
 
 def changed(answer):
-    """Return what changed, by field: each line with its mark."""
+    """Return the changes by field: each line with its mark."""
     signs = {"kept": " ", "added": "+", "removed": "-", "changed": "~"}
     return {one["field"]: [signs[line["mark"]] + line["text"] for line in one["lines"]] for one in answer["changes"]}
 
@@ -97,7 +97,7 @@ def test_notes_of_the_sender_are_compared_each_for_itself():
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        # A task that was put before a changed one does not make both look changed.
+        # A new task before a changed one does not make both look changed.
         (["rotate the key"], ["ask the owners", "rotate the old key"], ["+ask the owners", "~rotate the old key"]),
         (["rotate the key", "tell users"], ["rotate the old key"], ["~rotate the old key", "-tell users"]),
         (["one", "two"], ["drei", "vier"], ["-one", "-two", "+drei", "+vier"]),

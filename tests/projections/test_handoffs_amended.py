@@ -29,7 +29,7 @@ CLAIMS: dict[str, Any] = {"status": "done ✅", "tasks": [1], "criteria": [0], "
 
 
 def record(**change: Any) -> RecordImported:
-    """Return the record of a file that claims to be done, or of another that claims nothing."""
+    """Return the record of a file that claims to be completed, or of one that claims nothing."""
     fields: dict[str, Any] = {
         "original": REF,
         "source": "memory/handoffs/h.md",

@@ -30,7 +30,7 @@ APPROVED = kinds.HandoffApproved(version=compute_version("alice", CREATED), comm
 
 
 def handoff(*authored):
-    """Return the rows after alice handed work to bob, and what followed."""
+    """Return the rows after alice handed work to bob, and after further events."""
     return rows_of(HANDOFF_VIEW, "h", facts("handoff/h", ("alice", CREATED), *authored))
 
 

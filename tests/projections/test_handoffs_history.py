@@ -1,4 +1,4 @@
-"""Imported handoffs that claim to be over: *given a status in its source's words, expect it in these lists*."""
+"""Imported handoffs that claim to be over: *given the status in its source, expect it in these lists*."""
 
 from __future__ import annotations
 

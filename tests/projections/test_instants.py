@@ -12,7 +12,7 @@ from deedbook.projections.answers.reader import Reader
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
-    """A ledger with something of everything, which every test only reads."""
+    """A ledger with something of everything; every test only reads it."""
     with ViewLedger(tmp_path_factory.mktemp("instants") / ".deedbook") as made:
         made.fill()
         yield made

@@ -1,4 +1,4 @@
-"""Declared kinds in views: their words, their marks, and what a redaction and a report of a stolen key change."""
+"""Declared kinds in views: their words, their marks, and the effects of a redaction and of a stolen key."""
 
 from __future__ import annotations
 

@@ -106,6 +106,6 @@ def test_of_more_than_is_asked_for_the_nearest_are_shown(ledger, reader):
     assert next(iter(nodes)) == "handoff/h0"
     whole, nodes, edges = asked(reader, id="handoff/h0", depth=1)
     assert (len(nodes), len(edges), whole["is_complete"]) == (31, 30, True)
-    # Through an agent a walk goes on only from there.
+    # A walk continues through an agent only if it starts there.
     assert len(asked(reader, id="handoff/h3", depth=8)[1]) == 31
     assert len(asked(reader, id="agent/alice", depth=1)[1]) == 31

@@ -1,4 +1,4 @@
-"""Acts in lanes: who passed what to whom, in which stretch of the log, and what each signed there."""
+"""Operations in lanes: who handed what to whom, in which part of the log, and what each agent signed there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assumptions that come out true or false: given these settlements, expect these marks."""
+"""Assumptions that prove true or false: given these settlements, expect these marks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = [
 
 
 def graph(*settled: Settlement, dependencies: dict[str, list[int]] | None = None, **fields: object) -> ReasoningMemory:
-    """Return a graph whose step 4 rests on 3, and 3 on the assumption 2, with these settlements of 2."""
+    """Return a graph in which step 4 depends on 3, and 3 on the assumption 2, with these settlements of 2."""
     links = {"3": [1, 2], "4": [3]} if dependencies is None else dependencies
     values = {"task": "Is it leaked?", "conclusion": "Rotate it", "steps": STEPS, "dependencies": links} | fields
     memory, _ = memory_from_dict(values)
@@ -30,7 +30,7 @@ def graph(*settled: Settlement, dependencies: dict[str, list[int]] | None = None
 
 
 def marked(memory: ReasoningMemory) -> list[tuple[int, str, list[int], bool]]:
-    """Return the step, the agent, the steps that rest on it, and whether the conclusion does, of each refutation."""
+    """Return of each refutation: the step, the agent, the dependent steps, and whether the conclusion depends on it."""
     return [(each.step, each.by, each.rests, each.is_ground) for each in refutations(memory)]
 
 

@@ -1,4 +1,4 @@
-"""A past out of the present views is what a fresh fold of the prefix gives, for every query."""
+"""A past computed from the present views equals a fresh fold of the prefix, for every query."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from deedbook.projections.views.registry import QUERIES, VIEWS
 from deedbook.projections.views.runner import Runner
 
 FAR = 40
-# Ranked by BM25 over all that was ever written: hits and scores are those of then, their order is that of now.
+# Ranked by BM25 over the whole log: hits and scores are those of the past, their order is that of the present.
 RANKED = {"search.find", "search.related", "search.similar"}
-# The same of other things, and lists that are cut, or hold one sort alone.
+# The same queries about other things, and lists that are cut, or have one type alone.
 MORE: list[tuple[str, dict[str, Any]]] = [
     *((f"handoffs.{query}", {"id": name}) for query in ("show", "facts", "why") for name in "bdefghz"),
     *(("catalog.find", {"kind": kind}) for kind in ("finding.logged", "handoff.created")),
@@ -79,13 +79,13 @@ def stretched(monkeypatch):
 
 @pytest.fixture
 def lived(stretched, ledger):
-    """A ledger with every kind, some of it twice, and one thing under way all the time."""
+    """A ledger with every kind, some of it twice, and at any time one thing in progress."""
     live(ledger)
     return ledger
 
 
 def live_on(ledger) -> None:
-    """Let the agents go on with everything that is under way."""
+    """Let the agents continue everything that is in progress."""
     for number in range(30):
         ledger.finish(f"later-{number}")
     ledger.claim("b")
@@ -106,13 +106,13 @@ def without_marks(value):
 
 
 def unordered(answer):
-    """Return an answer with each of its lists in one order, whatever that was."""
+    """Return an answer with each of its lists sorted."""
     lists = {name: sorted(value, key=repr) for name, value in answer.items() if isinstance(value, list)}
     return without_marks(answer | lists)
 
 
 def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
-    """Compare what a past answers with what a fresh fold of its prefix does."""
+    """Compare the answers of a past with those of a fresh fold of its prefix."""
     with Prefix(reader.client, reader.settings, index + 1) as fresh:
         for query, arguments in asked:
             expected, given = answer_of(fresh, query, arguments), answer_of(reader, query, arguments, index)
@@ -171,7 +171,7 @@ def test_past_that_is_asked_again_marks_what_became_compromised_meanwhile(ledger
     asked = ("sessions.show", {"id": "s1"}, ledger.size - 1)
     before = reader.answer(*asked)
     with monkeypatch.context() as patch:
-        patch.setattr(reader, "_ask_store", None)  # nothing was written: no moment is looked up, nothing is folded
+        patch.setattr(reader, "_ask_store", None)  # without new entries: no instant is looked up, nothing is folded
         assert reader.answer(*asked) == before
     lost = KeyCompromised(key=ledger.keys["bob"].public.hex(), since=0, reason="lost")
     ledger.emit("root", "agent/bob", lost)

@@ -1,4 +1,4 @@
-"""Pasts beside processes that fold: one that is killed, and one that makes the views anew."""
+"""Pasts while other processes fold: one that is killed, and one that rebuilds the views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists by time and agent: the events of a period; imported history has its claimed time and its claimed name."""
+"""Lists by time and agent: the events of a period; imported history has its claimed time and author."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
 
 
 def live_three_days(ledger):
-    """Let agents do one of everything on two days, bob and then alice; and import what ghost did in March 2025."""
+    """Let agents do one of everything on two days, bob and then alice; and import ghost's work of March 2025."""
     ledger.clock.advance(1)
     for name, author in (("first", "bob"), ("second", "alice")):
         ledger.emit_all(
@@ -55,7 +55,7 @@ def live_three_days(ledger):
     ledger.emit("bob", "reasoning/old", claim("reasoning.started", {"task": "old reasoning", "ai_id": "ghost"}))
 
 
-# Each list, the filters to see all of it, and the names of its rows, the newest first.
+# Each list, the filters to see all of it, and the names of its rows, newest first.
 LISTS: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "sessions": ("sessions.list", {}, "id", ["second", "first", "old"]),
     "reports": ("reports.list", {}, "session_id", ["second", "first"]),
@@ -71,7 +71,7 @@ LISTS: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def read_only(request, tmp_path_factory):
-    """A ledger of three days, and a reader in either store, which the tests of a store share."""
+    """A ledger of three days, and a reader with either store; the tests of a store share both."""
     with ViewLedger(tmp_path_factory.mktemp("days") / ".deedbook") as ledger:
         live_three_days(ledger)
         store = request.getfixturevalue("postgres").make_database() if request.param == "postgres" else None
@@ -81,7 +81,7 @@ def read_only(request, tmp_path_factory):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def reader(request, ledger):
-    """A reader of a ledger of its own, in which a test goes on after the three days."""
+    """A reader of a separate ledger, in which a test continues after the three days."""
     live_three_days(ledger)
     store = request.getfixturevalue("database") if request.param == "postgres" else None
     with Reader(ledger.reads, ledger.settings(), store=store) as made:

@@ -45,7 +45,7 @@ def test_a_beginning_of_eleven_digits_is_not_enough(ledger, reader):
 def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
     reader.catch_up()
     first, second = "event:" + "ab" * 6 + "1" * 52, "event:" + "ab" * 6 + "2" * 52
-    with reader.store.writing() as writing:  # nobody can make two such ids
+    with reader.store.writing() as writing:  # no real ids collide like this
         writing.rows("UPDATE events SET id = ? WHERE event_index = 1 RETURNING id", (first,))
         writing.rows("UPDATE events SET id = ? WHERE event_index = 2 RETURNING id", (second,))
     for query in ("catalog.show", "resolve"):

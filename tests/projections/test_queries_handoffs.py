@@ -117,7 +117,7 @@ def test_work_that_is_over_says_by_whom_and_since_when_and_what_comes_next(ledge
         f"a is completed: bob completed it at {at:%Y-%m-%d %H:%M} UTC; rita verifies it or requests changes."
     )
     ledger.verify("rita", "a")
-    sentence, codes = why(reader, "a")  # without the reason of the changes that were made since
+    sentence, codes = why(reader, "a")  # without the reason of changes that were made since
     assert re.fullmatch(rf"a is verified: rita verified it at {TIME}; nothing is left to do\.", sentence)
     assert codes == ["TRANSITION_NOT_ALLOWED"]
     ledger.hand_over("b")
@@ -137,7 +137,7 @@ def test_the_answer_is_the_code_with_which_the_gate_refuses_the_claim(ledger, re
         ledger.claim("h")
     if state == "done":
         ledger.emit("bob", "handoff/h", kinds.HandoffCompleted())
-    ledger.clock.advance(1)  # else the claim would be the same event once more
+    ledger.clock.advance(1)  # otherwise the claim would be the same event again
     with pytest.raises(Refused) as refused:
         ledger.claim("h")
     assert why(reader, "h")[1] == [refused.value.code]

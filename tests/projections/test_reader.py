@@ -1,4 +1,4 @@
-"""The reader: it folds first, answers plain values, and checks what it is asked."""
+"""The reader: it folds first, returns plain values, and checks its arguments."""
 
 from __future__ import annotations
 

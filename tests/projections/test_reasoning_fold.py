@@ -1,4 +1,4 @@
-"""Reasoning: given these events, expect this graph, and the one ref that every way of computing it gives."""
+"""Reasoning: given these events, expect this graph, and the same ref from every computation."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_importers_validation_is_never_independent(made: tuple[ViewLedger, Reade
     ledger.emit_all("vera", "reasoning/theirs", *all_imported())
     ref = reader.answer("reasoning.show", {"id": "theirs"})["ref"]
     ledger.reason("own")
-    ledger.validate("own", ref, by="vera")  # her word on what she imported, said on another's stream
+    ledger.validate("own", ref, by="vera")  # vera validates, on another stream, what she imported
     assert reader.answer("validations.latest", {"id": ref})["latest"] is None
     ledger.validate("theirs", ref, by="scribe")
     assert reader.answer("validations.latest", {"id": ref})["latest"]["by"] == "scribe"

@@ -39,7 +39,7 @@ def refusal_of(values: Any) -> Refused:
 
 
 def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
-    # Given a graph with no field but the required ones,
+    # Given a graph with only the required fields,
     memory = graph(SMALL)
 
     # when its hashed form is written out by hand,
@@ -66,7 +66,7 @@ def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
         "task": "t",
     }
 
-    # then the ref is its hash: all defaults are in it, the optional fields are not.
+    # then the ref is its hash: defaults are included, optional fields are not.
     dumped = json.dumps(by_hand, sort_keys=True, ensure_ascii=True).encode()
     assert compute_reasoning_ref(memory) == f"sha256:{hashlib.sha256(dumped).hexdigest()}"
 

@@ -228,7 +228,7 @@ def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
     for name, day in times.items():
         found = record("report.generated", REPORT, claimed_at=f"{day}T12:00:00Z", source=f"notes/{name}")
         ledger.emit("alice", f"session/{name}", found)
-    # A claim of the future is none: e counts as what came last.
+    # A claimed time in the future does not count: e is listed by its import, as the latest.
     expected = ["e", "native", "d", "c", "b", "a", "foreign"]
     for query, key in (("reports.list", "reports"), ("reports.sessions", "items")):
         for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"has": "records"}):

@@ -1,4 +1,4 @@
-"""Re-derivations: given what other agents recorded, expect who is named, and why one is not independent."""
+"""Re-derivations: given other agents' reasonings, expect the agents named, and why one is not independent."""
 
 from __future__ import annotations
 

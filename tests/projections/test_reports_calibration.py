@@ -1,4 +1,4 @@
-"""Calibration: what changed, which way it points, and what a session's assessments make of its report."""
+"""Calibration: the changes and their direction, and what a session's assessments say in its report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VECTORS = st.dictionaries(st.sampled_from(VECTOR_NAMES), UNIT)
 
 
 def assessed(*phases, vectors=None):
-    """Return assessments of the phases, in order, numbered by their place."""
+    """Return assessments of the phases, in order, numbered by their position."""
     return [{"phase": phase, "vectors": vectors or {"know": 0.5}, "place": place} for place, phase in enumerate(phases)]
 
 

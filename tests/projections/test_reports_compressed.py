@@ -1,4 +1,4 @@
-"""The small JSON of a report: its keys and limits, nothing cut inside a word, and what it leaves out is said."""
+"""The small JSON of a report: its keys and limits, no text cut inside a word, and every omission named."""
 
 from __future__ import annotations
 

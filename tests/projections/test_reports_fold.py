@@ -31,7 +31,7 @@ KNOWN_COLUMNS = [
 
 
 def events(*tasks):
-    """Return one report of session s after another, a second apart."""
+    """Return several reports of session s, a second apart."""
     return facts("session/s", *(("bob", generated(task_summary=task)) for task in tasks))
 
 

@@ -1,4 +1,4 @@
-"""The report as Markdown: its template, whole, and no text of an agent can become anything but text."""
+"""The report as Markdown: its whole template, and every agent's text stays text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HOSTILE = [
 
 
 def parsed(text):
-    """Return the tokens of a report as a CommonMark reader with tables sees them."""
+    """Return the tokens of a report that a CommonMark parser with tables finds."""
     return MarkdownIt("commonmark").enable("table").parse(text)
 
 
@@ -67,7 +67,7 @@ def kinds(text):
 
 
 def everywhere(text):
-    """Return a report that has a text in every place that an agent writes to."""
+    """Return a report that has a text in every field that an agent writes."""
     gap = FilledGap(gap=text, before=text, after=text, confidence_change=0.1)
     return report(
         ai_id=text,

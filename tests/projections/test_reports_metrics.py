@@ -1,4 +1,4 @@
-"""The success metrics of a ledger: every figure is counted from its events, and none is made up."""
+"""The success metrics of a ledger: every figure is counted from its events."""
 
 from __future__ import annotations
 

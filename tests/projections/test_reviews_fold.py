@@ -97,7 +97,7 @@ def test_validation_by_the_author_of_the_same_graph_elsewhere_is_not_independent
 
 
 def counted(stand: int, *, issues: int = 0, assumptions: int = 0, steps: int = 1) -> Any:
-    """Return the numbers of a report on three references; the same report again is no second event."""
+    """Return the numbers of a report on three references; an equal report makes no second event."""
     known = {"steps": steps, "evidence": 3, "evidence_ok": stand, "issues": issues, "assumptions": assumptions}
     return Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
 

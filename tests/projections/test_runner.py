@@ -106,7 +106,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     real = Work.fold
 
     def failing(self: Work[Any], *arguments: Any) -> Any:
-        if self._view.name == "handoffs":  # others are written by then
+        if self._view.name == "handoffs":  # the others have been written by then
             raise KeyboardInterrupt
         return real(self, *arguments)
 
@@ -142,7 +142,7 @@ def test_a_runner_notices_what_another_folded_in_between(
     ledger.claim("a")
     second.catch_up()
     ledger.emit("bob", "handoff/a", handoff.HandoffCompleted())
-    first.catch_up()  # would refuse to complete what it believes is only approved
+    first.catch_up()  # otherwise it would refuse to complete the handoff, which it believes to be only approved
     assert verify_views(ledger.reads, open_store(), VIEWS) == []
 
 
@@ -155,7 +155,7 @@ def test_a_batch_that_another_runner_folded_first_is_dropped(
     waiting = store.writing
 
     def writing() -> Any:
-        monkeypatch.undo()  # once: the first has read its batch, and waits for the lock that the second holds
+        monkeypatch.undo()  # once: the first runner has read its batch, and waits for the lock that the second holds
         second.catch_up()
         return waiting()
 
@@ -218,7 +218,7 @@ def test_processes_that_fold_at_once_apply_every_event_once(
 
 
 class UpdateRow(Row, frozen=True):
-    """The last update of a handoff, in a view that comes before the one that its join reads."""
+    """The last update of a handoff, in a view that is folded before the one that reads it."""
 
     id: str
     updated_index: int = -1
@@ -394,5 +394,5 @@ def test_what_sqlite_gives_back_in_another_form_is_no_difference(
 
 
 def finding_of(ledger: ViewLedger, impact: bytes) -> bytes:
-    """Return the body of a finding whose impact is written so."""
+    """Return the body of a finding with its impact spelled like this."""
     return body(ledger, b'{"finding":"f","impact":%b}' % impact, stream="session/zero")

@@ -27,7 +27,7 @@ from deedbook.projections.views.runner import Runner
 
 @pytest.fixture
 def written(ledger):
-    """Let bob say things in a session; returns their indexes."""
+    """Let bob log findings in a session; returns their indexes."""
 
     def say(*findings, by="bob", name="s"):
         first = ledger.size + 1
@@ -40,7 +40,7 @@ def written(ledger):
 
 
 def found(reader, text, **more):
-    """Return the indexes of the events that hold all words, in order."""
+    """Return the indexes of the events that contain all words, in order."""
     answer = reader.answer("search.find", {"text": text} | more)
     return [hit["event_index"] for hit in answer["items"] if answer["holds"] == "all"]
 
@@ -410,7 +410,7 @@ def test_an_sqlite_without_fts5_is_named(ledger, reader, monkeypatch):
 
 def test_other_questions_are_answered_while_the_view_is_made(ledger, written, reader):
     written("the pool")
-    with reader._folding_all:  # as long as somebody else's search folds the log
+    with reader._folding_all:  # while another search folds the log
         assert reader.answer("handoffs.list")["total"] == 0
     assert len(found(reader, "pool")) == 1
 

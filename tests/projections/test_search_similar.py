@@ -1,4 +1,4 @@
-"""Sessions that are nearest to a task, with what failed and was reasoned there; and work that was done twice."""
+"""The sessions most similar to a task, with their dead ends and reasonings; and work that was done twice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reports(ledger):
 
 
 def write(ledger: ViewLedger, name: str, told: Account) -> None:
-    """Let bob do a piece of work, and report on it."""
+    """Let bob do a piece of work, and publish a report on it."""
     findings = [session.FindingLogged(finding=finding) for finding in told.findings]
     ledger.emit_all("bob", f"session/{name}", session.SessionStarted(task=told.task), *findings)
     ledger.report(name, task=told.task, task_summary=told.outcome, key_findings=list(told.findings), ai_id="bob")
@@ -60,7 +60,7 @@ def write(ledger: ViewLedger, name: str, told: Account) -> None:
 
 @pytest.fixture(scope="module")
 def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Work that was done once, and each piece that was done twice, both accounts."""
+    """Work that was done once, and pieces that were done twice, with both accounts."""
     with ViewLedger(tmp_path_factory.mktemp("retold") / ".deedbook") as ledger:
         for number, told in enumerate(ALONE):
             write(ledger, f"alone-{number}", told)
@@ -193,7 +193,7 @@ def test_the_work_of_somebody_else_is_found_by_the_words_in_which_it_was_set_aga
     others = [names(retold, goal, session=("b" if own[0] == "a" else "a") + own[1:]) for own, goal in asked]
     assert all(others)
     ours = sum(own in found for (own, _), found in zip(asked, others, strict=True))
-    plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # its first place goes to the goal's own
+    plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # the first place goes to the goal itself
     assert ours >= plain
     assert ours >= 22
 
@@ -305,7 +305,7 @@ def test_the_goal_of_a_real_session_finds_what_else_it_recorded(ledger, reader, 
         except ValueError:
             continue
         if kind == "goals":
-            continue  # a goal is asked for, so it is not there to be found
+            continue  # this account is the goal, so it was not written
         if kind == "handoff" and len(note.get("task") or "") > 30:
             goals.append((session_id, note.pop("task")))
         notes.append(("/".join((kind, session_id, *rest)), note))

@@ -1,4 +1,4 @@
-"""Words: whatever was written can be asked for as written, in any script, whole and by part."""
+"""Words: every text can be found as it was written, in any script, by whole words and parts."""
 
 from __future__ import annotations
 

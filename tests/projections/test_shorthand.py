@@ -1,4 +1,4 @@
-"""Shorthand: it comes back byte for byte whatever a graph says, and is used only where that saves tokens."""
+"""Shorthand: it expands to the same bytes for every graph, and is used only if it saves tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: their fields, prompts that hold their budgets, and a context that says where it comes from."""
+"""Snapshots: their fields, prompts within their budgets, and a context that names its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL beside SQLite: the same rows, the same digests and the same answers, of now and of then."""
+"""PostgreSQL beside SQLite: the same rows, the same digests and the same answers, now and in the past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL that goes away, refuses, or is asked to hold what it cannot; and workers that die."""
+"""PostgreSQL stops, refuses, or gets values that it cannot store; and workers die."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deedbook.projections.views import runner
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
 SECRET = "hunter2"
-# One that folds an event at a time, and says so: it is killed somewhere in the middle.
+# A worker that folds one event at a time, and reports each: a test kills it in the middle.
 WORKER = """
 import sys
 from pathlib import Path
@@ -152,7 +152,7 @@ def test_text_that_postgres_cannot_hold_comes_back_as_it_was(ledger, reader, sha
 
 
 def test_names_of_any_length_have_room_in_every_index_and_are_found(ledger, reader, shared):
-    chance = random.Random("names")  # so that nothing of them can be compressed
+    chance = random.Random("names")  # so that the names cannot be compressed
     label, line = ("".join(chr(chance.randrange(0x4E00, 0x9FA5)) for _ in range(count)) for count in (9_000, 2_000))
     ledger.emit("bob", "session/own", session.SessionStarted(task="t", ai_id=label))
     report = {"report_type": "complete", "ai_id": label, "task_summary": "s", "calibration_status": "not_assessable"}
@@ -342,7 +342,7 @@ def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prep
     monkeypatch.setattr(
         Connection, "together", lambda self, asked: journeys.append(len(asked)) or together(self, asked)
     )
-    # A list of events asks once more, for the words of the events on its page.
+    # A list of events makes one more query, for the words of the events on its page.
     asked = (("agents.list", {}, 1), ("handoffs.facts", {"id": "work-1"}, 1), ("catalog.find", {}, 2))
     for query, arguments, trips in asked:
         shared.answer(query, arguments)

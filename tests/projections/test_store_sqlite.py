@@ -1,4 +1,4 @@
-"""A views file that is damaged, foreign or of another log is refused with the way out: delete it, and project anew."""
+"""A damaged, foreign or unrelated views file is refused with the remedy: delete it, and project anew."""
 
 from __future__ import annotations
 

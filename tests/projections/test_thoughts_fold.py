@@ -241,7 +241,7 @@ def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
         return stats["llm_calls"], stats["tokens_in"], stats["tokens_out"]
 
     assert usage(*asked) == (2, 200, 20)
-    # The whole cost of the request: that of both, and of a call that failed.
+    # The whole cost of the request: that of both answers, and of a failed call.
     whole = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage(3, 200, 20)), index=902, causes=(6,))
     assert usage(*asked, whole) == (3, 200, 20)
     # An agent that lost count cannot make it less.

@@ -1,4 +1,4 @@
-"""Trees of thoughts as they are asked for: whole shapes, at every index, and the proof that six agents ran."""
+"""Queries about trees of thoughts: whole trees, at every index, and the proof that six agents ran."""
 
 from __future__ import annotations
 

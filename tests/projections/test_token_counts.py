@@ -1,4 +1,4 @@
-"""Token counts: one function, exact where possible, marked where not."""
+"""Token counts: one function, exact if possible, otherwise marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fold refuses data that it does not name, instead of folding it as what some other kind means."""
+"""A fold refuses data of an unknown kind, instead of folding it as another kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deedbook.projections.views.projection import Projection
 
 
 class Unnamed(EventData, frozen=True):
-    """Data of a kind that nobody has written a fold for."""
+    """Data of a kind that no fold handles."""
 
 
 @pytest.mark.parametrize(

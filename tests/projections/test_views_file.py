@@ -38,7 +38,7 @@ def delete_all(path: Path) -> None:
 
 
 def replace_by_garbage(path: Path) -> None:
-    """Put another file in a file's place."""
+    """Replace a file by another one."""
     other = path.with_name("other")
     other.write_bytes(b"no database " * 1000)
     other.replace(path)

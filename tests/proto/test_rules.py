@@ -1,4 +1,4 @@
-"""The rules as data: whole, implemented condition by condition, and followed wherever a status is shown."""
+"""The rules as data: complete, implemented condition by condition, and applied in every place that shows a status."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Number(str):
 
 
 def written(value: Any) -> str:
-    """The one form of JSON in a remnant: keys by code points, and numbers as they were."""
+    """The only form of JSON in a remnant: keys by code points, and numbers unchanged."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{written(key)}:{written(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -293,7 +293,7 @@ def test_this_file_knows_nothing_of_the_ledger() -> None:
 
 @pytest.mark.parametrize("case", [case for case in cases("sealed_blobs") if "content" in case.values[0]])
 def test_sealed_blobs_open_as_the_specification_says(case: Case) -> None:
-    """With libsodium alone: the header by its lengths, the data key by its wrapping, the messages to their end."""
+    """With libsodium alone: the header by its lengths, the data key by its wrapping, all messages."""
     blob, key = bytes.fromhex(case["blob"]), bytes.fromhex(case["key"])
     assert blob[:9] == b"DEEDSEAL\x01"
     fields, at = [], 9

@@ -1,8 +1,7 @@
-"""Run worlds, or one of them again with its trace.
+"""Runs worlds, or one of them again with its trace.
 
-python -m tests.simulation                      the first 200 seeds
-python -m tests.simulation --seeds 0 10000      these, as far as the second
-python -m tests.simulation --seed 17 --trace    one, and all that happened in it
+python -m tests.simulation the first 200 seeds python -m tests.simulation --seeds 0 10000 these, as far as the second
+python -m tests.simulation --seed 17 --trace one, and all that happened in it
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class SimClient:
     async def publish(
         self, subject: str, data: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Send a message; one of an atomic batch waits here for the last one. ``reply`` is where a replica answers."""
+        """Send a message; one of an atomic batch waits for the last one. A replica answers to ``reply``."""
         headers = headers or {}
         if reply:
             name, asked = subject.removeprefix("$JS.API.DIRECT.GET."), msgspec.json.decode(data)
@@ -131,7 +131,7 @@ class SimClient:
                 self.network.send(client.process, _call, client, callback, SimMessage(subject, data))
 
     def _read_directly(self, inbox: str, work: Callable[[], list[tuple[int, Message]]]) -> None:
-        """Let the replica of this client's own server answer: what it has in one piece, or nothing."""
+        """Let the replica of this client's own server answer: with all that it has at once, or nothing."""
 
         def answer(found: Any) -> None:
             if not self.is_connected:
@@ -196,7 +196,7 @@ class SimClient:
         return SimJetStream(self, timeout)
 
     async def ask(self, work: Callable[[], Any], timeout_s: float, *, direct: bool = False) -> Any:
-        """Have the cluster do something, and return what came of it. Raises what it answers; TimeoutError."""
+        """Send a request to the cluster and return its result. Raises the error of the answer; TimeoutError."""
         network, process = self.network, self.process
         if self.is_closed or not process.is_alive:
             raise nats.errors.ConnectionClosedError
@@ -290,7 +290,7 @@ def _tell(client: SimClient, message: SimMessage) -> None:
 
 
 def _call(client: SimClient, callback: Any, message: SimMessage) -> None:
-    """Let a program receive a message: it puts it aside or answers, and waits for nothing, so it needs no task."""
+    """Deliver a message to a program. The program stores it or answers without waiting, so this needs no task."""
     if client.is_closed or (work := callback(message)) is None:
         return
     violate = client.network.world.violate

@@ -1,4 +1,4 @@
-"""JetStream as far as it was measured: a cluster of one or three servers, its streams, its keys, and what goes wrong.
+"""JetStream as far as it was measured: a cluster of one or three servers, its streams, its keys, and its faults.
 
 Each request runs at the leader of the servers, at one moment, whole or not at all; it needs a majority that hears the
 leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. A request in flight then may be done or
@@ -76,7 +76,7 @@ def raw(seq: int, message: Message) -> RawStreamMsg:
 
 
 def entry_in(seq: int, stored: RawStreamMsg | None, *, verify: bool = True) -> bytes | None:
-    """Return what ``entry_at`` does; each message is looked at once in a world, by whomever."""
+    """Return the result of ``entry_at``; a world decodes each message only once."""
     kept = {} if stored is None else stored.__dict__
     if "entry" not in kept:
         kept["entry"] = entry_at(seq, stored)
@@ -85,7 +85,7 @@ def entry_in(seq: int, stored: RawStreamMsg | None, *, verify: bool = True) -> b
 
 
 class Cluster:
-    """The servers on ``hosts``, one each, and what they keep together."""
+    """The servers on ``hosts``, one on each, and their common streams and keys."""
 
     def __init__(self, world: World, hosts: Sequence[str]) -> None:
         self.world = world
@@ -97,7 +97,7 @@ class Cluster:
         self.streams: dict[str, Stream] = {}
         self.restarts = dict.fromkeys(hosts, 0)
         self.highest_seq = 0
-        """The last sequence that was ever acknowledged, whatever became of it."""
+        """The last sequence that was ever acknowledged, even if it was lost later."""
 
         self._term = 0
         self._waiting: list[Callable[[], None]] = []
@@ -119,7 +119,7 @@ class Cluster:
         if self.leader is not None:
             self.world.tell("bus", f"has lost its leader {self.leader}")
             self._cut_off = self.leader, self.world.now, {name: one.info() for name, one in self.streams.items()}
-        # A leader that lost its majority leads again if it gets it back before another one was chosen.
+        # A leader that lost its majority leads again if the majority returns before another election.
         self._term += 1
         wait_s = self.world.random.uniform(*election_s) if len(self.hosts) > 1 else 0.1
         self.world.later(wait_s, self._elect, self._term)
@@ -144,7 +144,7 @@ class Cluster:
         self.review()
 
     def stale_info(self, server: str, name: str) -> StreamInfo | None:
-        """Return what a server says of a stream that it led when it was cut off from the other servers."""
+        """Return a server's outdated information about a stream that it led when it was cut off from the others."""
         leader, since, infos = self._cut_off
         heard_s = self.world.now - since
         is_cut_off = server == leader not in self.down and not self.majority_of(server) and heard_s < stale_max_s
@@ -181,7 +181,7 @@ class Cluster:
             raise js.NotFoundError(code=404, err_code=10059, description="stream not found") from None
 
     def add_stream(self, config: StreamConfig) -> StreamInfo:
-        """Make a stream; one that is made again in the same way stays as it is."""
+        """Create a stream; creating it again with the same settings changes nothing."""
         assert config.name is not None
         for name, other in self.streams.items():
             if name != config.name and set(other.config.subjects or ()) & set(config.subjects or ()):
@@ -207,7 +207,7 @@ class Cluster:
         return stored
 
     def near(self, name: str, seq: int, count: int) -> list[tuple[int, Message]]:
-        """Return stored messages as a replica has them: it may lag, or one of them is damaged there alone."""
+        """Return stored messages of one replica: it may lag behind, or have a damaged copy of one of them."""
         stored, random = self.stream(name).messages, self.world.random
         found = [(at, stored[at]) for at in range(seq, seq + count) if at in stored]
         if found and random.random() < 0.1:
@@ -226,7 +226,7 @@ class Cluster:
     def publish(
         self, pattern: str, name: str, messages: Sequence[Message], expected: int, *, is_whole: bool
     ) -> dict[str, Any]:
-        """Store messages in the stream and at the end that are expected, or none of them; return the answer."""
+        """Store messages in the expected stream and at the expected end, or none of them; return the answer."""
         try:
             stream = self.streams[self.stream_of(pattern)]
         except js.NotFoundError:
@@ -267,7 +267,7 @@ class Cluster:
         self.world.tell("bus", f"its store was damaged from sequence {seq} on")
 
     def lose_from(self, stream: Stream, seq: int) -> None:
-        """Let all servers die and come back without the messages from ``seq`` on."""
+        """Kill all servers and restart them without the messages from ``seq`` on."""
         self.kill(*self.hosts)
         for lost in range(seq, stream.last_seq + 1):
             stream.messages.pop(lost, None)

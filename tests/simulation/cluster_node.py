@@ -1,6 +1,6 @@
 """One of several nodes: the real ``Membership``, ``Replica``, gate and follower, on this world's clock, log and bus.
 
-What a node does beside that is left out: views, workers, metrics. Requests are not queued by agent, only in one line.
+Other parts of a node are left out: views, workers, metrics. Requests wait in one queue, not in one for each agent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Nowhere:
-    """A folder in which there is nothing, whatever is written there."""
+    """A folder that stays empty, whatever is written to it."""
 
     def __truediv__(self, _name: str) -> _Nowhere:
         return self
@@ -44,7 +44,8 @@ NOWHERE: Final = _Nowhere()
 class ClusterNode(SoloNode):
     """A node, its disk and its server; ``start`` begins a new life of it.
 
-    ``at_publish`` happens once, after a publish of this node was acknowledged and before the node appends the entries.
+    ``at_publish`` is called once, after a publish of this node was acknowledged and before the node appends the
+    entries.
     """
 
     at_publish: Callable[[], None] | None = None
@@ -104,7 +105,7 @@ class ClusterNode(SoloNode):
         self.world.tell(self.host, "runs the workers" if does else "runs no workers")
 
     async def _claim(self) -> None:
-        """Say now and then whether nobody has an entry that this node lacks: it must be true of that time."""
+        """Sometimes claim that no node has an entry that this node lacks, and check that this is true."""
         while True:
             await asyncio.sleep(self.world.random.uniform(0.2, 3.0))
             size = len(self.invariants.history)

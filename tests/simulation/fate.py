@@ -57,7 +57,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def parts(world: World) -> Iterator[None]:
-    """Put in the place of what touches the machine what a world has: clocks, files, log lines, known signatures."""
+    """Replace everything that touches the machine by the world's own: clocks, files, log lines, known signatures."""
 
     def read(record: Record, ledger: str) -> Generation:
         return record.generation or Generation(ledger)
@@ -202,7 +202,7 @@ class Fate:
         self.world.later(self.world.random.uniform(0.1, 3.0), self.cluster.revive, host)
 
     def fault_store_damaged(self) -> None:
-        """Damage the stream while a node that has everything is well, and stays so until it was seen and mended."""
+        """Damage the stream while a node with all entries is healthy, and keep it so until the damage is repaired."""
         if self.is_cluster:
             if not self._is_calm():
                 return
@@ -211,7 +211,7 @@ class Fate:
             self.cluster.damage()  # otherwise the damaged copy is the last one, which nothing can restore
 
     def _is_calm(self) -> bool:
-        """Return whether all of several nodes run and hear one another, and one that writes has everything."""
+        """Return whether all of several nodes run and reach each other, and a writing node has all entries."""
         size, now = len(self.invariants.history), self.world.now
         bus = self.cluster
         if bus.down or bus.apart or bus.leader is None or now < bus.led_since + 1:
@@ -221,7 +221,7 @@ class Fate:
         return any(one.subscription is not None and len(one.log.data) == size for one in self.nodes)
 
     def _strike_one(self) -> None:
-        """Kill or stop a node while a damaged stream is repaired, if every node knows how much there is to repair."""
+        """Kill or stop a node while a damaged stream is repaired, if every node knows the extent of the repair."""
         size = len(self.invariants.history)
         nodes = [one for one in self.nodes if hasattr(one, "membership")] if self.is_cluster else []
         knowing = [one for one in nodes if max(len(one.log.data), one.membership.state.head) == size]

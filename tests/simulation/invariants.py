@@ -34,7 +34,7 @@ class Invariants:
         self.acknowledged: dict[str, int] = {}
         self.refused: set[str] = set()
         self.writers: list[str] = []
-        """The nodes that had entries of their own acknowledged, one for each change."""
+        """The nodes that got acknowledgements for entries of their own, one item for each change."""
 
         self._frontier = Frontier.empty()
         self._learn(first)
@@ -76,7 +76,7 @@ class Invariants:
                 self.world.violate(f"{one.id[:16]} was acknowledged at two indexes")
 
     def refuse(self, host: str, ids: Iterable[str]) -> None:
-        """Look at what a node refuses for good: it must never have been accepted, nor be so later."""
+        """Check a final refusal of a node: the submission must never be accepted, before or after."""
         for event_id in ids:
             self.refused.add(event_id)
             if event_id in self.ids:

@@ -1,4 +1,4 @@
-"""A log in memory, in the place of LMDB: a transaction commits whole or not at all, and outlives a crash.
+"""A log in memory that replaces LMDB: a transaction commits whole or not at all, and outlives a crash.
 
 It has those methods of ``ledger.log.log.Log`` that the gate, the follower, the outbox and readers call. The real
 functions make and read heads, frontiers and records. ``observe`` is called with every commit, before anybody else can
@@ -64,7 +64,7 @@ class MemoryLog:
         return other
 
     def begin(self, process: Process, observe: Callable[[int, list[bytes]], None]) -> None:
-        """Let another life of its node use it; nothing that committed is gone."""
+        """Let the next life of its node use it; all commits are still there."""
         self.process, self.observe = process, observe
         self._is_writing = False
 
@@ -89,7 +89,7 @@ class MemoryLog:
         return self.commits
 
     def find(self, _ref: str) -> None:
-        """Return that there is no such blob."""
+        """Find no blob: a world has none."""
 
     def snapshot(self) -> MemorySnapshot:
         if self._seen is None or self._seen.head is not self.head:

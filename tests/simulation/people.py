@@ -1,8 +1,8 @@
 """Agents that submit until they are answered, and subscribers that act on each event once: the clients of a world.
 
-An agent keeps what it has not been answered for on its disk and submits it again, the same bytes under the same ids,
-after a silence, an outage and its own death. A subscriber is the real ``Reactor`` over real SQLite; it dies at any
-statement, before or after it.
+An agent stores unanswered submissions on its disk and submits them again, the same bytes under the same ids, after a
+silence, an outage or its own death. A subscriber is the real ``Reactor`` over real SQLite; it dies at any statement,
+before or after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POISON: Final = 11
 
 
 class SimAgent:
-    """One agent; ``answered`` is how many of its submissions it knows the answer to: that is on its disk."""
+    """One agent; ``answered`` is the number of its submissions with a known answer, stored on its disk."""
 
     def __init__(self, network: Network, name: str, count: int, invariants: Invariants) -> None:
         self.network, self.world, self.name, self.count = network, network.world, name, count
@@ -81,7 +81,7 @@ class SimAgent:
                 self.world.violate(f"{self.name} was told wrongly that {number} was {outcome}")
 
     async def _submit(self, client: SimClient, number: int) -> bool | None:
-        """Return whether it was accepted; None when nobody knows."""
+        """Return whether it was accepted; None if that is unknown."""
         subject = submit_subject(actors().id, self.name)
         try:
             answer = await client.request(subject, b"%d" % number, timeout=answer_wait_s)
@@ -100,7 +100,7 @@ class SimAgent:
 
 
 class _Disk:
-    """The subscriber's SQLite file; ``dies_in`` counts statements down to its death, at that one or right after it."""
+    """The subscriber's SQLite file; ``dies_in`` counts statements until its death, at one or right after it."""
 
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -152,7 +152,7 @@ class SimSubscriptions(Subscriptions):
 
 
 class _NoNews(Unavailable):
-    """There is nothing to read now."""
+    """Nothing new to read."""
 
 
 class _Reads:
@@ -178,7 +178,7 @@ class _Reads:
 
     def entries(self, start: int, *, old_size: int = 0, **_asked: Any) -> Page:
         with self._snapshot() as snapshot:
-            # Another node may lag behind the one that was read before: that is no other past, only an older one.
+            # Another node may lag behind the node that was read before: its history is not another one, only older.
             if snapshot.size <= start or snapshot.size < old_size:
                 raise _NoNews("BUS_UNAVAILABLE", "no news")
             data = snapshot.entries(start, limit=page_max, size_max_bytes=0)
@@ -186,7 +186,7 @@ class _Reads:
 
 
 class _Stop:
-    """A stop that nobody sets, and that waits for nothing."""
+    """A stop signal that is never set, and never waits."""
 
     def is_set(self) -> bool:
         return False
@@ -196,7 +196,7 @@ class _Stop:
 
 
 class SimSubscriber:
-    """One subscription that writes down each event; one event in a while is poison, and ends as a dead letter."""
+    """One subscription that records each event; some events are poison, and end as dead letters."""
 
     def __init__(self, world: World, network: Network, name: str, log: Callable[[], MemoryLog | None]) -> None:
         self.world, self.network, self.name = world, network, name

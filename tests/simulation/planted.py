@@ -1,7 +1,6 @@
-"""Faults planted in the real code, each of which a few worlds must show: a simulator that finds nothing proves nothing.
+"""Faults planted in the real code, each of which a few worlds must find: a simulator that finds nothing proves nothing.
 
-A fault is made by putting something else in the place of a function, as a mistake in it would; what the worlds check
-stays as it is.
+A fault replaces a function by a wrong one; the checks of the worlds stay the same.
 """
 
 from __future__ import annotations

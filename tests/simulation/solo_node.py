@@ -1,7 +1,7 @@
 """One node with its own server, as ``serve`` runs it: the gate commits, the log is the outbox, ``Publishing`` follows.
 
-Gate, publishing, scrub and generations are the real ones. When somebody put an older copy of the log back, the node
-must refuse to start; then the operator of this world brings the entries back from the stream with the real follower.
+Gate, publishing, scrub and generations are the real ones. If an older copy of the log was restored, the node must
+refuse to start; then the operator of this world restores the entries from the stream with the real follower.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _first_log() -> MemoryLog:
 
 
 def first_log() -> MemoryLog:
-    """Return a log in which everybody is registered and nothing was said."""
+    """Return a log in which every agent is registered, and nothing else has happened."""
     return _first_log().copy()
 
 

@@ -1,4 +1,4 @@
-"""Whole worlds of nodes, servers, agents and subscribers keep every promise, whatever befalls them."""
+"""Whole worlds of nodes, servers, agents and subscribers keep every invariant, whatever faults hit them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.planted import PLANTED, WORLDS_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Programs that are killed leave coroutines that were never begun, as a killed process does.
+# Killed programs leave coroutines that never started, as a killed process does.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
 SHARES: Final = 8
@@ -32,14 +32,14 @@ SEEN_FROM: Final = {
     "a server that was cut off is believed": 68,
     "whatever fills the next stream counts as ours": 12,
 }
-"""The first seed that showed a fault when this was written: ``make test`` begins there."""
+"""For each fault, the first seed that showed it at the time of writing: ``make test`` starts there."""
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    gc.freeze()  # worlds are full of cycles: they cost less to find where nothing else is looked at
+    gc.freeze()  # worlds are full of cycles, which are found faster if older objects are not examined
     yield
-    gc.collect()  # else what a world left behind ends in another test, which expects no warnings
+    gc.collect()  # otherwise the remains of a world would raise warnings in another test
 
 
 def broken(outcome: Outcome) -> str:

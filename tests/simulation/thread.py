@@ -1,4 +1,4 @@
-"""A thread of a process that may wait for its event loop: it runs only while the world stands still for it.
+"""A thread of a process that may wait for its event loop: the world pauses while it runs.
 
 The gate holds its write transaction while it publishes, in a thread that waits for a coroutine of the loop. Here the
 thread and the world take turns, so that what happens is in the same order every time.
@@ -39,12 +39,12 @@ class _Worker:
         return cls._idle.pop() if cls._idle else cls()
 
     def turn(self) -> None:
-        """Let it run until it waits, or its call is over."""
+        """Let it run until it waits, or its call returns."""
         self.go.release()
         self.back.acquire()
 
     def wait(self) -> None:
-        """Called in it: let the world go on until its next turn."""
+        """Called in the thread: let the world run until the thread's next turn."""
         self.back.release()
         self.go.acquire()
 
@@ -84,7 +84,7 @@ class Thread:
         return thread
 
     def wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Called in the thread: have the loop do something, and return what comes of it."""
+        """Called in the thread: run a coroutine in the loop, and return its result."""
         self._asked = work
         self._worker.wait()
         if self._answer is None:

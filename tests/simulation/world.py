@@ -68,7 +68,7 @@ class Process(asyncio.AbstractEventLoop):
         return GIVEN_MS + int((self.world.now + self.world.skew_s.get(self.host, 0.0)) * 1000)
 
     def monotonic_ms(self) -> int:
-        """Return what this life counts its time by: no two count from the same moment."""
+        """Return this life's monotonic time: no two lives count from the same moment."""
         return self.boot_ms + int(self.world.now * 1000)
 
     def kill(self) -> None:
@@ -76,12 +76,12 @@ class Process(asyncio.AbstractEventLoop):
         while self.threads:
             self.threads.pop().kill()
         for task in self.tasks:
-            with contextlib.suppress(ValueError, RuntimeError):  # it is running just now, or would wait on its way out
+            with contextlib.suppress(ValueError, RuntimeError):  # it is running, or would wait while it closes
                 task.get_coro().close()  # type: ignore[union-attr]
         for task in self.world.tasks_to_wake(self):
             coroutine: Any = task.get_coro()
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()  # else Python warns of it, in whichever test is running when it is collected
+                coroutine.close()  # otherwise Python would warn of it in the test that runs when it is collected
 
     def stop_for(self, seconds: float) -> None:
         self.stopped_until = max(self.stopped_until, self.world.now + seconds)
@@ -102,7 +102,7 @@ class Process(asyncio.AbstractEventLoop):
         return self.world.now
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        """Put it behind all that runs at this moment; futures, which name a context, need no handle of it."""
+        """Run it after everything that is due at this moment; futures, which pass a context, need no handle."""
         world = self.world
         if context is None:
             return self.call_at(world.now, callback, *args)
@@ -149,7 +149,7 @@ class Process(asyncio.AbstractEventLoop):
 
 
 class World:
-    """Everything there is, under one seed."""
+    """Everything that exists under one seed."""
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.seed = seed
@@ -164,12 +164,12 @@ class World:
         self.count = 0
 
     def add(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        """Put a callback of a process into the heap; those of one moment run in the order in which they were put."""
+        """Put a callback of a process into the heap; callbacks of one moment run in the order of their insertion."""
         self.count += 1
         heappush(self.heap, (max(self.now, when), self.count, process, call, arguments))
 
     def tasks_to_wake(self, process: Process) -> list[asyncio.Task[Any]]:
-        """Return the tasks of a process that would run a step now, among them all that have not begun."""
+        """Return the tasks of a process whose next step is due, including all that have not started."""
         steps = (getattr(step[3], "__self__", None) for step in self.heap if step[2] is process)
         return [task for task in steps if isinstance(task, asyncio.Task)]
 

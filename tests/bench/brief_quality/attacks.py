@@ -56,7 +56,7 @@ def key_texts(memory: ReasoningMemory) -> list[str]:
 
 
 def place_lines(memory: ReasoningMemory) -> list[str]:
-    """Return the places of all evidence, each of which is an anchor."""
+    """Return the cited source locations of all evidence; each is an anchor."""
     return [evidence_location(reference) for step in memory.steps for reference in step.evidence]
 
 
@@ -80,7 +80,7 @@ def free_text(memory: ReasoningMemory) -> list[str]:
 
 
 def changed_line(sort: str, line: str, chance: random.Random) -> str | None:
-    """Return a line with one change of a sort; None where the line has nothing to change."""
+    """Return a line with one change of a type; None if the line has nothing to change."""
     match sort:
         case "path":
             return _sub(_LINE, line, lambda match: str(int(match[0]) + 1_000), chance)
@@ -92,7 +92,7 @@ def changed_line(sort: str, line: str, chance: random.Random) -> str | None:
 
 
 def honest_changes(lines: list[str], chance: random.Random) -> Iterator[list[str]]:
-    """Yield the lines as they are, each with one plain word dropped, and two and two joined by "and"."""
+    """Yield the lines unchanged, with one plain word dropped from each, and joined in pairs by "and"."""
     yield lines
     yield [_shorter(line, chance) for line in lines]
     pairs = [lines[place : place + 2] for place in range(0, len(lines), 2)]
@@ -100,7 +100,7 @@ def honest_changes(lines: list[str], chance: random.Random) -> Iterator[list[str
 
 
 def _shorter(line: str, chance: random.Random) -> str:
-    """Return a line without one word that neither negates nor holds a number."""
+    """Return a line without one of its words that is neither a negation nor a number."""
     plain = [match for match in _WORD.finditer(line) if match[0].strip().lower() not in NEGATORS]
     if not plain:
         return line

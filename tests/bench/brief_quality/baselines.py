@@ -40,13 +40,13 @@ def first_n(memory: ReasoningMemory, budget: int) -> str:
 
 
 def first_n_bare(memory: ReasoningMemory, budget: int) -> str:
-    """Return the first lines that fit when nothing says what they are: all of the budget for text."""
+    """Return the first lines that fit without any header: the whole budget is for text."""
     lines = [line.removeprefix(f"[{line[1:].partition(']')[0]}] ") for line in lines_of(memory)]
     return _fitting(lines, range(len(lines)), budget, stop=True)
 
 
 def lexrank(memory: ReasoningMemory, budget: int) -> str:
-    """Return the lines that are most like all others (LexRank, Erkan and Radev 2004), in reading order."""
+    """Return the lines that are most similar to all others (LexRank, Erkan and Radev 2004), in reading order."""
     lines = lines_of(memory)
     scores = centrality([Counter(content_words(line)) for line in lines])
     return _fitting(lines, sorted(range(len(lines)), key=lambda place: (-scores[place], place)), budget)
@@ -59,7 +59,7 @@ def random_lines(memory: ReasoningMemory, budget: int) -> str:
 
 
 def centrality(bags: Sequence[Counter[str]]) -> list[float]:
-    """Return the stationary weight of each sentence in the graph of sentences that are alike."""
+    """Return the stationary weight of each sentence in the graph of similar sentences."""
     count = len(bags)
     frequency = Counter(word for bag in bags for word in bag)
     vectors = [{word: many * math.log(count / frequency[word]) for word, many in bag.items()} for bag in bags]

@@ -1,13 +1,13 @@
-"""The graphs that brief quality is measured on: human proof trees where they are at hand, else generated ones.
+"""The graphs that brief quality is measured on: human proof trees if there are some, otherwise generated ones.
 
 ``DEEDBOOK_CASES`` names a folder of cases (default ``../shared/cases``); its ``reasoning/*.jsonl`` hold one row a line:
-``{id, task, steps, dependencies, conclusion, critical_steps?, distractor_steps?}``. Without such a folder the same
-rows are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
+``{id, task, steps, dependencies, conclusion, critical_steps?, distractor_steps?}``. Without such a folder the same rows
+are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
 
-Rows are joined to graphs of 600 to 3,000 tokens, and what public rows lack (evidence, assumptions, limitations) is
-added from the row's own words, seeded by its id. Three sorts are made: *with distractors*, two rows with all their
-sentences, and *nothing to drop*, rows of which only what the conclusion rests on is kept. *Chains* are five solutions
-each, in which every step rests on the one before it.
+Rows are joined to graphs of 600 to 3,000 tokens. Public rows lack evidence, assumptions and limitations; these are made
+of the row's own words, seeded by its id. There are three types of graphs: *with distractors*, two rows with all their
+sentences; *nothing to drop*, rows with only the steps that support the conclusion; and *chains*, five solutions in
+which every step depends on the one before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUFFIXES: Final = ("md", "txt", "csv", "log")
 
 
 class Case(NamedTuple):
-    """A graph, the steps that its source calls critical (None where it says nothing), and its size as it was given."""
+    """A graph, the steps that its source calls critical (None if the source does not say), and its original size."""
 
     memory: ReasoningMemory
     gold: frozenset[int] | None
@@ -71,7 +71,7 @@ def load_cases() -> Cases:
 
 
 def grouped(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the rows in pairs, each row in two of them: with its neighbour and with one farther off."""
+    """Return the rows in pairs. Each row is in two pairs: with its neighbour, and with a row farther away."""
     far = len(rows) // 2
     ends = [[rows[place], rows[(place + step) % len(rows)]] for step in (1, far) for place in range(0, len(rows), 2)]
     return [pair for pair in ends if pair[0] is not pair[1]]
@@ -84,7 +84,7 @@ def in_threes(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def in_chains(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the rows in fives, each in two or three of them: chains in which every step rests on one before it."""
+    """Return the rows in fives, each row in two or three of them, as chains: every step depends on an earlier one."""
     return [[rows[(place + part) % len(rows)] for part in range(CHAINED)] for place in range(0, len(rows), 2)]
 
 
@@ -95,13 +95,13 @@ def without_distractors(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_band(cases: list[Case]) -> list[Case]:
-    """Return the cases whose whole graph, as JSON, is of the size that the targets are named for."""
+    """Return the cases whose whole graph, as JSON, has the size that the targets are about."""
     least, most = BAND_TOKENS
     return [case for case in cases if least <= case.tokens <= most]
 
 
 def case_of(rows: list[dict[str, Any]]) -> Case:
-    """Return the rows joined to one graph: the last row's conclusion also rests on those of the others."""
+    """Return the rows joined to one graph: the last row's conclusion also depends on those of the others."""
     steps: list[dict[str, Any]] = []
     dependencies: dict[str, list[int]] = {}
     gold: set[int] = set()

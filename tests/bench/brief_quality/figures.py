@@ -1,7 +1,7 @@
 """The figures of the table of brief quality, each a function of the graphs.
 
-Budgets are asked for (an asked budget is filled) but for the rows on STANDARD transfers, which stop early by
-themselves. Everything is deterministic: whatever is drawn is seeded by the graph's id.
+Each row requests a budget, which the brief fills. Only the rows on STANDARD transfers request none: these stop early by
+themselves. Everything is deterministic: random choices are seeded by the graph's id.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def gaming(groups: Iterable[Sequence[ReasoningMemory]]) -> dict[str, float]:
 
 
 class Found(NamedTuple):
-    """How many of the changed texts were found out, and how many honest ones were accused."""
+    """The number of changed texts that were detected, and of honest texts that were rejected."""
 
     caught: int
     changed: int
@@ -188,7 +188,7 @@ class Found(NamedTuple):
 
 
 def certificate(memories: Sequence[ReasoningMemory]) -> Found:
-    """Return what the certificate finds of single changed facts in briefs as they arrive, as JSON."""
+    """Return how often the certificate detects a single changed fact in briefs as they arrive, as JSON."""
     counts: Counter[str] = Counter()
     for memory in memories:
         brief = msgspec.json.decode(msgspec.json.encode(compress(memory, STANDARD, 400)), type=Brief)
@@ -201,7 +201,7 @@ def certificate(memories: Sequence[ReasoningMemory]) -> Found:
 
 
 def in_free_text(memories: Sequence[ReasoningMemory]) -> dict[str, Found]:
-    """Return what the vetoes find of single changed lines of free text, by sort of change."""
+    """Return how often the vetoes detect a single changed line of free text, by type of change."""
     counts: Counter[tuple[str, str]] = Counter()
     for memory in memories:
         index, lines = index_graph(memory), free_text(memory)
@@ -221,7 +221,7 @@ def in_free_text(memories: Sequence[ReasoningMemory]) -> dict[str, Found]:
 
 
 def delta_versions(memory: ReasoningMemory, count: int) -> list[ReasoningMemory]:
-    """Return so many versions of a graph, each with one step more."""
+    """Return so many versions of a graph, each with one more step than the one before."""
     versions = []
     for size in range(len(memory.steps) - count + 1, len(memory.steps) + 1):
         steps = memory.steps[:size]

@@ -1,4 +1,4 @@
-"""The brief of the first compressor, as a baseline: another choice, one layout, no shorthand.
+"""The brief of the first compressor, as a baseline: another selection, one layout, no shorthand.
 
 Only the content of its prompt is built again, for a given budget: facts and remarks by ``first_selection``, then
 evidence, checks, tags and other steps from what is left, under the sections' full names, FIDELITY among them.

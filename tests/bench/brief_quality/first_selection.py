@@ -21,7 +21,7 @@ WHOLE_INFERENCE_WEIGHT: Final = 0.2
 
 
 class Extent(IntEnum):
-    """How much of a line may be kept; at equal worth the first goes first."""
+    """How much of a line may be kept; of equally good ones, the first is chosen."""
 
     FACT = 0
     FACT_WITH_EVIDENCE = 1
@@ -29,12 +29,12 @@ class Extent(IntEnum):
 
 
 class Candidate:
-    """A line that may be kept: which key facts it holds, and what each extent of it costs and brings."""
+    """A line that may be kept: its key facts, and the cost and gain of each extent."""
 
     def __init__(
         self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None, evidence: str = ""
     ) -> None:
-        """Take a line, the key facts it holds, the step or remark (by place) it is of, and what its evidence adds."""
+        """Take a line, its key facts, the position of its step or remark, and the gain of its evidence."""
         self.facts = frozenset(facts)
         self.step = step
         self.remark = remark
@@ -49,7 +49,7 @@ class Candidate:
 
 
 class Tally:
-    """The fidelity that the lines chosen so far will reach: facts are kept verbatim, so it can be added up."""
+    """The fidelity that the lines chosen so far will reach: their facts are kept verbatim, so it is a sum."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -86,7 +86,7 @@ class Tally:
         return gained
 
     def keep(self, facts: Iterable[str], found: frozenset[str]) -> set[str]:
-        """Count a line as kept, and return the key facts whose gain has risen by it."""
+        """Count a line as kept, and return the key facts that are worth more now."""
         touched: set[str] = set()
         for fact in facts:
             if fact in self._weights and fact not in self._kept_facts:
@@ -100,7 +100,7 @@ class Tally:
         return touched - self._kept_facts
 
     def value(self) -> float:
-        """Return the fidelity that the kept lines reach, vetoes aside."""
+        """Return the fidelity that the kept lines reach, without the vetoes."""
         edges, wanted = self._index.edges, self._index.critical_anchors
         return combine(
             {
@@ -115,7 +115,7 @@ class Tally:
         return sum(other in present for fact in facts for other in self._neighbours.get(fact, ()))
 
     def _new_wholeness(self, facts: list[str]) -> float:
-        """Return by how much inferences come nearer to being whole; squares, so that the last premise counts most."""
+        """Return how much nearer inferences come to being complete; squared, so that the last premise counts most."""
         more = Counter(number for fact in facts for number in self._inferences_of.get(fact, ()))
         wholeness = 0.0
         for number, added in more.items():
@@ -157,12 +157,12 @@ def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float
     while queue and tally.value() < enough:
         density, position, extent = heapq.heappop(queue)
         candidate = candidates[position]
-        # A fact that came in, alone or with its evidence, has other entries in the queue.
+        # If a fact was chosen, alone or with its evidence, its other entries in the queue are obsolete.
         is_done = candidate.step in choice.evidence or (position in kept) is not (extent is Extent.EVIDENCE)
         if is_done or candidate.tokens[extent] > room:
             continue
         fresh = _entry(candidates, position, extent, tally)
-        if fresh[0] > density:  # Worth less than when it was queued: an anchor came in with another line.
+        if fresh[0] > density:  # worth less than when it was queued: another line brought an anchor
             heapq.heappush(queue, fresh)
             continue
         if fresh[0] == 0:

@@ -1,7 +1,7 @@
-"""Rows in the shape of public proof trees and arithmetic solutions, for where no cases are at hand.
+"""Rows in the shape of public proof trees and arithmetic solutions, used when there is no folder of cases.
 
-Each row is seeded by its number. A tree has 25 observations of which a few carry the conclusion; the others speak of
-the same things, so that a summary by likeness alone is led astray. A sum has one step a calculation.
+Each row is seeded by its number. A tree has 25 observations of which a few carry the conclusion; the others are about
+the same things, so that a summary by similarity alone goes wrong. A sum has one step for each calculation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def proof_rows(count: int) -> list[dict[str, Any]]:
 
 
 def sum_rows(count: int) -> list[dict[str, Any]]:
-    """Return arithmetic solutions, every step of which rests on the ones before it."""
+    """Return arithmetic solutions, in which every step depends on the ones before it."""
     return [_sum(number) for number in range(count)]
 
 

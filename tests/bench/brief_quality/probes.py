@@ -4,15 +4,15 @@ The conclusion; a premise of a step; the evidence of a step; a number of a step,
 that support a step; the statement of a step; assumptions and limitations. An answer counts only if its subject is in
 the prompt, too: a premise without its step answers nothing. Questions are asked about critical steps only.
 
-``probe_accuracy`` counts every question of ``OF_STEPS`` alike, so premises, of which a graph has most, outweigh the
-rest. ``kind_accuracy`` weighs kinds alike. ``EVERY`` asks for assumptions and limitations, too: a reader can guess
-premises and wording without any brief, but not these.
+``probe_accuracy`` gives every question of ``OF_STEPS`` the same weight, so the most frequent kind, premises, outweighs
+the rest. ``kind_accuracy`` gives every kind the same weight. ``EVERY`` asks for assumptions and limitations, too: a
+reader can guess premises and wording without any brief, but not these.
 
-The figures to reach were set with questions that are not at hand, on other graphs. They raised a brief's share when
-assumptions weighed more in choosing; those of ``OF_STEPS`` lower it. Of all sets of four to six kinds, each question or
-each kind alike, ``FITTED`` explains best of five how the published shares of three baselines relate to their fidelity
-and how three changes of the choice moved them (off by .03 of a share on average; ``OF_STEPS``, the 195th of 308 such
-sets, by .05). No choice reads any of this.
+The figures to reach were set with other questions, which we do not have, on other graphs. With those, a brief's share
+rose when the selection gave assumptions more weight; with ``OF_STEPS`` it falls. So we searched all sets of four to six
+kinds, weighted by question or by kind. ``FITTED`` explains best how the published shares of three baselines relate to
+their fidelity, and how three changes of the selection moved them (wrong by .03 of a share on average; ``OF_STEPS``, the
+195th of 308 such sets, by .05). The selection of a brief uses none of this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def probe_accuracy(memory: ReasoningMemory, prompt: str) -> float:
 
 
 def kind_accuracy(memory: ReasoningMemory, prompt: str, asked: frozenset[str]) -> float:
-    """Return the mean over the asked kinds of question, as far as a graph has them, of the share that is answered."""
+    """Return the mean, over those asked kinds of question that a graph has, of the share that is answered."""
     kinds: defaultdict[str, list[bool]] = defaultdict(list)
     for kind, answer in answered(memory, prompt):
         if kind in asked:

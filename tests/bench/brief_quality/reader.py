@@ -3,12 +3,12 @@
     python -m tests.bench.brief_quality.reader write  [--exams DIR] [--key DIR] [--graphs N] [--seed N]
     python -m tests.bench.brief_quality.reader grade  [--exams DIR] [--key DIR]
 
-``write`` makes one file a condition, ``CONDITION.md``: the same questions about the same graphs every time, beside the
-whole reasoning (``full``), a brief of 400, 200 or 120 tokens, the first steps that 400 tokens hold (``first-N``), or
-nothing at all. The right answers are in another folder (``--key``), which no reader may see. A reader is a language
-model or a person. They read one file and no other, and write ``answers/READER/CONDITION.json`` below the exams: one
-object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and
-prints the share of right answers, by condition and kind; a missing answer is wrong.
+``write`` makes one file a condition, ``CONDITION.md``: the same questions about the same graphs every time. The text
+beside them is the whole reasoning (``full``), a brief of 400, 200 or 120 tokens, the first steps that fit into 400
+tokens (``first-N``), or none. The right answers are in another folder (``--key``), which no reader may see. A reader is
+a language model or a person. They read one file and no other, and write ``answers/READER/CONDITION.json`` below the
+exams: one object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such
+files and prints the share of right answers, by condition and kind; a missing answer is wrong.
 
 Five kinds, of four answers each: the source location cited for a statement (*evidence*), something that nobody looked
 at (*limitations*), an assumption (*assumptions*), a premise of a step (*premises*: the wrong answers are statements of
@@ -18,8 +18,8 @@ a premise of a step among the most similar statements of the *same* graph (*link
 statement are misled by the statements that they have. Everything is drawn by the seed: the same cases give the same
 files.
 
-No question of a file gives away the answer of another: an assumption is quoted by its own question only, a sentence
-whose wording is asked for by none other, and no two graphs share a row of the cases.
+No question of a file gives away the answer of another: only its own question quotes an assumption, no other question
+quotes a sentence whose wording is asked for, and no two graphs share a row of the cases.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Question(NamedTuple):
 
 
 def conditions() -> dict[str, Callable[[ReasoningMemory], str]]:
-    """Return what a reader gets of a graph in each condition."""
+    """Return a function for each condition, which returns the text that a reader gets of a graph."""
     minimal, standard, _ = TransferLevel
     return {
         "full": full_text,
@@ -111,7 +111,7 @@ def full_text(memory: ReasoningMemory) -> str:
 
 
 def questions_of(memories: Sequence[ReasoningMemory], seed: int) -> list[list[Question]]:
-    """Return the questions about each graph, at most as many of each kind as ``PER_GRAPH`` says."""
+    """Return the questions about each graph, at most ``PER_GRAPH`` of each kind."""
     chances = [random.Random(f"{seed} {memory.reasoning_id}") for memory in memories]
     asked: list[list[Question]] = []
     for memory, chance in zip(memories, chances, strict=True):
@@ -130,7 +130,7 @@ def _drawn(kind: str, questions: Iterable[Question], chance: random.Random) -> l
 
 
 def _quotable(memory: ReasoningMemory) -> dict[int, str]:
-    """Return the statements that a question may quote: an open assumption is the answer of its own."""
+    """Return the statements that a question may quote: no open assumption, because that is the answer of a question."""
     return {step.step_number: step.content for step in memory.steps if not is_open_assumption(step)}
 
 
@@ -175,7 +175,7 @@ def _links(memory: ReasoningMemory, chance: random.Random) -> Iterator[Question]
 
 
 def _resting_on(memory: ReasoningMemory) -> Iterator[tuple[int, list[int]]]:
-    """Yield the statements that rest on others, and those: of both, what may be quoted."""
+    """Yield the statements that depend on others, and their premises, as far as questions may quote both."""
     contents = _quotable(memory)
     for number, rests_on in memory.dependencies.items():
         quotable = [one for one in rests_on if one in contents]
@@ -204,7 +204,7 @@ _ASKED: Final = {
 
 
 def _question(kind: str, text: str, right: str, wrong: Sequence[str], chance: random.Random) -> Iterator[Question]:
-    """Yield the question, its answers in any order; nothing where there are too few wrong ones."""
+    """Yield the question with its answers in random order, or nothing if there are too few wrong ones."""
     others = [one for one in dict.fromkeys(wrong) if one != right]
     if len(others) >= OPTIONS - 1:
         options = [right, *chance.sample(others, OPTIONS - 1)]
@@ -240,7 +240,7 @@ def _changed(text: str, word: str, other: str) -> str:
 
 
 def graphs(count: int, seed: int) -> list[ReasoningMemory]:
-    """Return so many graphs, drawn from those with and those without steps that nothing rests on."""
+    """Return so many graphs, drawn from those with unused steps and from those without."""
     cases = load_cases()
     chance = random.Random(seed)
     drawn: list[ReasoningMemory] = []
@@ -288,10 +288,10 @@ def _printed(number: int, questions: list[Question]) -> str:
 
 
 def grade(exams: Path, key: Path) -> list[list[str]]:
-    """Return the rows of the table: a reader and condition each, the share that is right of ``KINDS`` and of each kind.
+    """Return the rows of the table: reader, condition, and the share of right answers to ``KINDS`` and to each kind.
 
     Raises:
-        ValueError: When an answer is to no question of the key, or no letter.
+        ValueError: When an answer belongs to no question of the key, or is no letter.
     """
     right = json.loads((key / "key.json").read_text("utf-8"))
     kinds = [kind for kind in (*KINDS, LINKS) if any(one["kind"] == kind for one in right.values())]

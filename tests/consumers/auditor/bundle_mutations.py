@@ -1,4 +1,4 @@
-"""Changes to a bundle, by chance: to its members, its manifest, its notes and proofs, its entries."""
+"""Random changes to a bundle: to its members, its manifest, its notes and proofs, its entries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def filled(events: int) -> Forge:
-    """Return an honest log of so many events: singles, batches, two more streams, a delegated key."""
+    """Return an honest log of so many events: single events, batches, two more streams, a delegated key."""
     forge = Forge()
     forge.submit(
         forge.sign("alice", Draft(stream="session/more", kind="session.started", data=EXAMPLES["session.started"]))
@@ -61,7 +61,7 @@ def with_blobs() -> Forge:
 
 
 def changed_blobs(members: Members, _others: Members, chance: random.Random) -> Members:
-    """Return the members with blobs removed, added or exchanged, and a manifest that fits: nobody signs it."""
+    """Return the members with blobs removed, added or exchanged, and a matching manifest, which no signature covers."""
     blobs = {name: data for name, data in members if name.startswith("blobs/")}
     for _ in range(chance.randrange(1, 4)):
         content = chance.choice([chance.randbytes(9), b"", *blobs.values()])
@@ -99,7 +99,7 @@ def changed_members(members: Members, others: Members, chance: random.Random) ->
             members.insert(0, members.pop(at))
         case 7:
             members[at] = (chance.choice(("evil", "../" + name, name[:-1] or "x", name + "/", "tile/0/999")), data)
-        case _:  # the same lengths everywhere, and other bytes in one place
+        case _:  # the same lengths everywhere, and other bytes in one position
             place = chance.randrange(len(data))
             members[at] = (name, data[:place] + bytes((data[place] ^ 1 << chance.randrange(8),)) + data[place + 1 :])
     return members
@@ -128,7 +128,7 @@ def changed_text(members: Members, _others: Members, chance: random.Random) -> M
                 lines[at] = base64.b64encode(chance.randbytes(32)).decode()
             case 3:
                 lines[at] += chance.choice((" ", "0", "=", "\r", "+"))
-            case _:  # another number, where there is one
+            case _:  # another number, if the text has one
                 lines[at] = lines[at].translate(str.maketrans("0123456789", "1234567890"))
         data = "\n".join(lines).encode()
     return [(name, data if name == wanted else old) for name, old in members]

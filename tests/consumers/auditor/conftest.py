@@ -1,6 +1,7 @@
 """One exported ledger and its bundles: all tests of this folder read them, and put back what they flip.
 
-``unmeasured`` is for tests that start hundreds of processes: to measure each would cost more than what it does.
+``unmeasured`` is for tests that start hundreds of processes: measuring the coverage of each would cost more than its
+work.
 """
 
 from __future__ import annotations
@@ -52,6 +53,6 @@ def partial(source: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let processes run without measuring what they cover: fewer of them, elsewhere, do the same."""
+    """Let processes run without coverage: a few processes of other tests cover the same code."""
     for name in [one for one in os.environ if one.startswith("COVERAGE")]:
         monkeypatch.delenv(name)

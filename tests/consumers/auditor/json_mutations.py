@@ -1,4 +1,4 @@
-"""Bodies of events, changed by chance: other values, other keys, other spellings, other bytes."""
+"""Random changes to the bodies of events: other values, other keys, other spellings, other bytes."""
 
 from __future__ import annotations
 

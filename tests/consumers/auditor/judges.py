@@ -22,9 +22,9 @@ VERDICTS: Final = ("VALID", "VALID_WITH_ERASURES", "SUSPECT_KEY", "PARTIAL", "HI
 
 
 class Judgement(NamedTuple):
-    """The word of a verdict, the first index it names, what it says, and the codes of the problems at each index.
+    """A verdict: its word, the first index it names, its text, and the codes of the problems at each index.
 
-    ``gate`` is what it says of the gate, if it comes that far.
+    ``gate`` is the state of the gate that the verifier reports, if it gets that far.
     """
 
     word: str
@@ -50,7 +50,7 @@ def program() -> Any:
 
 
 def alone(path: Path, *arguments: str) -> Judgement:
-    """Return what the program says of a bundle."""
+    """Return the judgement of the bundle's own program."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         code = program().main([str(path), *arguments])
@@ -64,7 +64,7 @@ def alone(path: Path, *arguments: str) -> Judgement:
 
 
 def ours(path: Path, checkpoint: str | None = None) -> Judgement:
-    """Return what Deedbook says of a bundle, compared with a checkpoint from another source."""
+    """Return Deedbook's judgement of a bundle, compared with a checkpoint from another source."""
     try:
         report = verify_bundle(path, trusted_checkpoint=checkpoint)
     except DeedbookError as error:

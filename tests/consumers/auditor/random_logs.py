@@ -1,8 +1,8 @@
-"""Logs of random operations by random agents, most of them wrong, that nobody's gate has judged.
+"""Logs of random operations by random agents, most of them wrong, that no gate has judged.
 
-Half of the operations are those of a row whose states and parties fit, with right data. Otherwise a log would never get
-far, and all its events would be refused for the same reasons. A *hostile* log is one of a patched node, which also
-stores what no gate would: entries that cannot be read, wrong counts and times, events twice, damaged batches.
+Half of the operations come from a row of the rules that fits the state and the parties, with right data. Otherwise no
+log would get far, and all events would be refused for the same reasons. A *hostile* log comes from a patched node,
+which also stores entries that no gate would: unreadable entries, wrong counts and times, events twice, damaged batches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STREAMS: Final = {
     "subject": 2,
 }
 SELDOM: Final = {"record.imported", "handoff.logged", "handoff.rejected", "handoff.cancelled", "handoff.superseded"}
-SELDOM |= {"handoff.amended", "session.ended"}  # after most of these, little else can be done with a stream
+SELDOM |= {"handoff.amended", "session.ended"}  # after most of these kinds, few operations on the stream are possible
 SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
 
 
@@ -106,14 +106,14 @@ class RandomLog:
         self.stage.raw("alice", body.replace(old, new))
 
     def miscount(self) -> None:
-        """Store a finding whose counts are not those of its place."""
+        """Store a finding with counts that do not fit its position."""
         name = self.chance.choice(("stream_version", "authority_version"))
         author = self.agent()
         self.stage.raw(author, self.stage.body(author, "session/0", FINDING), **{name: self.chance.randrange(1, 30)})
         self.stage.clock.advance(0.001)
 
     def misdate(self) -> None:
-        """Store a finding at another time than that of its place."""
+        """Store a finding with a time that does not fit its position."""
         author = self.agent()
         wrong_ms = self.stage.clock.now_ms + self.chance.choice((-61_000, -1, 61_000, 31 * 86_400_000))
         self.stage.raw(author, self.stage.body(author, "session/0", FINDING), accepted_ms=wrong_ms)
@@ -218,7 +218,7 @@ class RandomLog:
         return author, data
 
     def with_reference(self, row: Row, present: Any, author: str, data: dict[str, Any]) -> str:
-        """Let a decision name another one in its data; return the author, who answers a question to them."""
+        """Let a decision refer to another one in its data; return the author, who answers a question put to them."""
         if row.kind == "decision.withdrawn":
             data["by"] = "" if row.when else str(self.chance.randrange(STREAMS["decision"] + 1))
         return (getattr(present, "receiver", "") or author) if row.kind == "question.answered" else author

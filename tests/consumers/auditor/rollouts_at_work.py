@@ -1,6 +1,6 @@
-"""Runs with the example's package on the path: a process of its own, which ``test_families`` starts with pytest.
+"""Runs with the example's package on the path: a separate process, which ``test_families`` starts with pytest.
 
-Entry points are read once for a process, so a process that has the package is another one than that of most tests.
+A process reads entry points only once. So these tests, which need the package, cannot run in the process of most tests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 AGENTS = {"alice": ["agent"], "bot": ["service"], "rita": ["human", "reviewer"]}
 STREAM = "rollout/web-42"
 STARTED, FINISHED = RolloutStarted(service="web"), RolloutFinished(ok=True, note="quiet for ten minutes")
-# Everything that is refused: the author, the stream, the data (of a type, or plain), and the code.
+# Everything that is refused: the author, the stream, the data (typed or plain), and the code.
 WRONG: dict[str, tuple[str, str, EventData | dict[str, Any], str]] = {
     "a field without a value": ("bot", STREAM, {"service": ""}, "INVALID_FIELD"),
     "a field that there is not": ("bot", STREAM, {"service": "web", "cluster": "eu"}, "UNKNOWN_FIELD"),
@@ -84,7 +84,7 @@ def test_auditor_with_the_package_names_the_entry(tmp_path: Path, name: str) -> 
     forge.export(bundle)
     judgement = ours(bundle)
     assert (judgement.word, judgement.codes) == ("INVALID", {first: {code}}), judgement.text
-    word = "INVALID" if stream != STREAM else "PARTIAL"  # `verify.py` knows the names of a family, and nothing else
+    word = "INVALID" if stream != STREAM else "PARTIAL"  # `verify.py` knows the names of a family, but not its rules
     assert alone(bundle).word == word
 
 

@@ -46,7 +46,7 @@ ROWS: Final = [Row(family, row) for family in FAMILIES for row in TABLES[family]
 
 
 class Stage(Forge):
-    """A forge with more agents. It knows what its streams remember."""
+    """A forge with more agents, which also stores the state of its streams."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -107,7 +107,7 @@ def test_flipped_byte_of_an_entry_in_a_bundle_is_named_by_its_index(whole: Path,
         entry = decode_entry(entries[index])
         part = chance.choice((entry.bare_form(), entry.body))
         place = content.index(len(part).to_bytes(2, "big") + part)
-        # The two bytes of the length in front of an entry or body count as the entry's.
+        # The two bytes of length before an entry or body belong to the entry.
         byte = chance.choice((0, 1, 2 + chance.randrange(len(part))))
         with flipped(whole, [place + byte], chance.choice((1, 16, 255))):
             report = verify_bundle(whole)

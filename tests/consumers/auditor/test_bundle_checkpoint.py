@@ -1,4 +1,4 @@
-"""A bundle compared with a checkpoint that its reader has from another source: both verifiers say the same of it."""
+"""A bundle compared with a checkpoint that its reader has from another source: both verifiers agree on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADDED = 3
 
 
 class Case(NamedTuple):
-    """A bundle of a state of the log, the state whose checkpoint the reader has, and the verdict."""
+    """A bundle of one state of the log, a checkpoint of a state that the reader has, and the verdict."""
 
     bundle: str
     checkpoint: str
@@ -39,7 +39,7 @@ def states() -> dict[str, Forge]:
 
 
 def both(path: Path, checkpoint: str) -> Judgement:
-    """Return what both verifiers say of a bundle and a checkpoint."""
+    """Return the judgement of both verifiers on a bundle and a checkpoint."""
     mine, other = ours(path, checkpoint), alone(path, "--checkpoint", checkpoint)
     assert (mine.word, mine.codes, mine.gate) == (other.word, other.codes, other.gate), f"{mine.text}\n{other.text}"
     return other
@@ -64,7 +64,7 @@ def test_bundle_is_compared_with_a_checkpoint(
     checkpoint = states[case.checkpoint].checkpoint()
     verdict = both(path, checkpoint)
     sizes = {name: len(forge.entries) for name, forge in states.items()}
-    if stream is not None and (case.bundle, case.checkpoint) == ("new", "old"):  # it has one root only
+    if stream is not None and (case.bundle, case.checkpoint) == ("new", "old"):  # a stream's bundle has one root only
         assert verdict.word == "PARTIAL"
         assert f"missing a proof that the log continues the checkpoint of {sizes['old']} entries" in verdict.text
         return

@@ -1,4 +1,4 @@
-"""``BundleLedger``: the events, blobs and views of a bundle, also of one that has few entries of a long log."""
+"""``BundleLedger``: the events, blobs and views of a bundle, also of one with few entries of a long log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of a stream with one entry at each end of a log of three thousand, and none between."""
+    """A bundle of a stream that has one entry at each end of a log of three thousand entries."""
     path = tmp_path_factory.mktemp("sparse") / "sparse.tar"
     with Ledger(tmp_path_factory.mktemp("long") / ".deedbook") as ledger:
         ledger.emit("alice", SESSION, SessionStarted(task="audit"))
@@ -41,7 +41,7 @@ def test_views_skip_the_entries_that_a_bundle_of_one_stream_lacks(sparse: Path) 
         size, indexes = ledger.client.head().size, [event.index for event in ledger.events()]
         assert indexes[-1] == size - 2 > 3_000
         assert len(indexes) < 20
-        for _ in range(2):  # the views are folded once; a second query finds them as they are
+        for _ in range(2):  # the views are folded once; the second query reuses them
             shown = ledger.ask("sessions.show", id=SESSION.partition("/")[2])
             assert shown["counts"]["findings"] == 1
         assert [row["id"] for row in ledger.ask("sessions.list")["items"]] == [SESSION.partition("/")[2]]

@@ -44,9 +44,9 @@ EACH_BYTE_PARTS = 8
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let both look at a signature, and the program at an event, once for the same bytes: a flip changes one of many.
+    """Cache the check of each signature, and of each event in the program: a flipped bit changes only one of many.
 
-    Both are functions of those bytes alone, and every table of kinds is the same, or refused.
+    The checks are functions of the bytes alone, and every table of kinds is the same, or refused.
     """
     alone_program, events = program(), dict[tuple[int, bytes], Any]()
     read = alone_program.Kinds.read
@@ -62,14 +62,14 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def agreement(path: Path) -> str:
-    """Judge a bundle twice; return what both say, or fail."""
+    """Let both verifiers judge a bundle; return their common verdict, or fail."""
     mine, other = ours(path), alone(path)
     assert mine.word == other.word, f"{mine.text}\n{other.text}"
     return f"both say {mine.word}"
 
 
 def is_same(changed: Members, honest: Members) -> bool:
-    """Whether members say the same: a note may repeat a signature (C2SP signed-note)."""
+    """Return whether members have the same content: a note may repeat a signature (C2SP signed-note)."""
     same, other = dict(changed), dict(honest)
     lines, wanted = (one.pop("checkpoint", b"").split(b"\n") for one in (same, other))
     return len(changed) == len(honest) and same == other and set(lines) == set(wanted)
@@ -128,7 +128,7 @@ def test_a_manifest_cannot_list_an_event_as_a_blob(tmp_path: Path) -> None:
 
 
 def digest_of(name: str, data: bytes) -> str:
-    """Return the name that a blob has by its content, with the same algorithm."""
+    """Return the digest of a blob's content, with the algorithm that its name uses."""
     digest = blake3(data).hexdigest() if "blake3" in name else sha256(data).hexdigest()
     return f"{name[: -len(digest)]}{digest}"
 
@@ -146,7 +146,7 @@ def test_blob_of_an_entry_that_is_missing_is_no_stranger(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("stream", [None, SESSION])
 def test_ref_counts_wherever_and_however_it_is_spelled(stream: str | None, tmp_path: Path) -> None:
-    """A ref also counts within a text, as the words for a kept artifact have it; both read it alike."""
+    """A ref also counts within a text, as in the text about a kept artifact; both verifiers find it."""
     forge = filled(4)
     ref, other = forge.put_blob(b"file 0"), forge.put_blob(b"file 1")
     escaped = "\\u0062" + ref[1:]
@@ -167,7 +167,7 @@ def test_changed_entries_under_a_good_checkpoint_are_judged_alike(tmp_path: Path
         try:
             path = forge.export(tmp_path / "changed.tar")
         except (Corrupted, Refused):
-            continue  # not even a dishonest keeper makes a bundle of this
+            continue  # not even a dishonest keeper builds such a bundle
         verdicts.append(agreement(path))
         metrics(f"entries changed, signed over again: {verdicts[-1]}")
     assert "both say INVALID" in verdicts

@@ -1,4 +1,4 @@
-"""``index.html`` in a bundle: it says what the entries say, whatever they say is text, and an edit is INVALID."""
+"""``index.html`` in a bundle: it shows the content of the entries, always as text, and an edit is INVALID."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deedbook.ledger.lifecycle.handoff import compute_version
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Every tag and attribute of the page. None of them runs, loads or links anything.
+# Every allowed tag and attribute of the page. None of them runs code, loads a resource or links.
 TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "p", "pre", "code", "em"}
 TAGS |= {"strong", "span", "bdi", "br", "table", "tr", "th", "td"}
 ATTRIBUTES: Final = {"lang", "charset", "http-equiv", "content", "name", "class"}
@@ -64,7 +64,7 @@ def page_of(path: Path) -> bytes:
 
 @pytest.fixture
 def forge() -> Forge:
-    """A ledger in which alice handed over ``open`` and it was approved."""
+    """A ledger in which alice handed over ``open``, and rita approved it."""
     return Forge()
 
 

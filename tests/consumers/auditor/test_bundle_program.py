@@ -1,4 +1,4 @@
-"""The program in a bundle needs nothing of ours, and finds what our own check finds."""
+"""The program in a bundle needs none of our packages, and finds the same as our own check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each case of ``proto/cases`` in a log whose keeper lets everything pass: both verifiers name what a gate refuses.
+"""Each case of ``proto/cases`` in a log that has every event of it: both verifiers name the one that a gate refuses.
 
 The bundle's own ``verify.py`` has another implementation of the rules than Deedbook's auditor.
 """

@@ -1,4 +1,4 @@
-"""A clock that jumped or went back is found by both verifiers, and both accept what the root set right."""
+"""Both verifiers find a clock that jumped or went back, and both accept the clock that root has set right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def poison(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, *, days: int) -> None:
-    """Let a gate that asks no questions accept one entry under another clock."""
+    """Let a gate without checks accept one entry under another clock."""
     ledger.clock.advance(days * DAY_S)
     with monkeypatch.context() as patch:
         patch.setattr(decide, "next_ms", ledger_now)
@@ -47,7 +47,7 @@ def set_clock(ledger: Ledger) -> None:
 
 
 def verdicts(ledger: Ledger, folder: Path) -> dict[str, bool]:
-    """Return what every way to check says: of the log, of bundles of it and of one stream, ours and the one alone."""
+    """Return whether each check passes: of the log, of two bundles by both verifiers, and of the disk (fsck)."""
     folder.mkdir()
     with ledger.client() as client:
         answers = {"verify": verify_log(client, views=ledger.settings()).ok}

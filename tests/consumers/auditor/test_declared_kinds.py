@@ -154,7 +154,7 @@ NAMES: Final = st.sampled_from(["d", "type", "pattern", "two words"])
 
 @st.composite
 def changed(draw: st.DrawFn, value: Any) -> Any:
-    """Draw a value that is equal, or differs in one place: exchanged, removed or added."""
+    """Draw a value that is equal, or differs in one position: exchanged, removed or added."""
     if not isinstance(value, dict | list) or not value or draw(st.booleans()):
         return draw(st.just(value) | ANYTHING)
     copy = json.loads(json.dumps(value))

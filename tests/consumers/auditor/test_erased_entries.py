@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def approved(forge: Forge) -> None:
-    """Approve the handoff that was erased, whose version its remnant keeps."""
+    """Approve the erased handoff: its remnant keeps the version."""
     version = json.loads(decode_entry(forge.entries[TARGET]).body)["version"]
     forge.emit("rita", "handoff/x", HandoffApproved(version=version))
     forge.claim("x")
@@ -66,7 +66,7 @@ def batch(forge: Forge) -> None:
 
 
 def largest_batch(forge: Forge) -> None:
-    """Log a batch of the largest size whose bodies have only texts of one letter, and erase all of it."""
+    """Log a batch of the largest size whose texts have one letter each, and erase all of it."""
     count = 19
     size = batch_size_max_bytes // count
     data = {"finding": "a", "evidence": ["a"]}
@@ -330,7 +330,7 @@ def test_resumed_audit_finds_what_is_left_of_another_event(ledger: Ledger, tmp_p
 
 
 def remnant_of_entry(ledger: Ledger, index: int) -> bytes:
-    """Return what would be left of an entry of a ledger."""
+    """Return the remnant that an entry of a ledger would leave."""
     forge = Forge(is_begun=False)
     forge.entries = entries_of(ledger)
     return remnant_at(forge, index)

@@ -49,7 +49,7 @@ def with_package(site: Path, *command: str, **more: str) -> subprocess.Completed
 
 
 def deeds(site: Path, *verbs: Sequence[str], **more: str) -> list[inside.Said]:
-    """Call verbs one after the other in one process with a folder of packages on its path; return their answers."""
+    """Call verbs in turn in one process with a folder of packages on its path; return their output."""
     program = "import inside, json, sys; print(json.dumps([inside.deed(*verb) for verb in json.loads(sys.argv[1])]))"
     done = with_package(site, "-c", program, json.dumps(verbs), **more)
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(site: Path) -> Path:
-    """The folder with a ledger of rollouts and its bundle, after everything that needs the package was tried."""
+    """The folder with a ledger of rollouts and its bundle, after every operation that needs the package."""
     folder = site.parent / "made"
     folder.mkdir()
     tests = ROOT / "tests/consumers/auditor/rollouts_at_work.py"
@@ -240,7 +240,7 @@ FAULTS = {
     "no rules": ("events.py", "MACHINE =", "RULES =", "events:MACHINE"),
     "no view": ("view.py", "VIEW =", "SIGHT =", "view:VIEW"),
 }
-"""A file of the example, what a fault replaces in it, and the part that `deed doctor` then names."""
+"""A file of the example, the text that a fault replaces in it, and the part that `deed doctor` then names."""
 READS = (
     *(["log"], ["next"], ["handoff", "list"], ["handoff", "show", "h1"], ["show", "1"], ["prime"]),
     *(["search", "title"], ["log", "--stream", "rollout/web-42"]),
@@ -281,7 +281,7 @@ def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def own_project(project: Project, tmp_path: Path) -> Iterator[Project]:
-    """The ledger of a test, which is put back in the same folder, because that is the one its user trusts."""
+    """The ledger of a test. It is restored to the same folder each time, because its user trusts only that folder."""
     shutil.copytree(project.folder, tmp_path / "before")
     yield project
     shutil.rmtree(project.folder)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FLIPS = 40
-# Each byte is flipped in some entry; with more faults asked for, in each.
+# Each byte is flipped in some entry; in the long run, in each entry.
 CLOCK_FLIPS = ((-1, 1), (-2, 4), (-7, 1))
 
 
@@ -137,7 +137,7 @@ def test_unreadable_page_is_reported_by_index_range(closed: tuple[Path, list[byt
     data = folder / "log" / "data.mdb"
     content = data.read_bytes()
     pages = {place // 4096 for place in places_of(data, entries[100])}
-    # A leaf page whose flags say that it is no page of any kind: LMDB refuses it or crashes, by its state.
+    # A leaf page whose flags name no type of page: LMDB refuses it or crashes, depending on its state.
     spoiled = bytearray(content)
     for page in pages:
         spoiled[page * 4096 + 10 : page * 4096 + 12] = b"\0\0"

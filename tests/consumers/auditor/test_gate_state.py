@@ -1,4 +1,4 @@
-"""The state of the gate follows from authority: both verifiers and every reader of a log say the same of it."""
+"""The state of the gate follows from the events of authority: both verifiers and every reader of a log agree on it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def gate_of(ledger: Ledger, folder: Path) -> str:
     ledger.emit("alice", stream, SessionStarted())
     log, part = folder / "log.tar", folder / "part.tar"
     for path in (log, part):
-        path.unlink(missing_ok=True)  # it may be of another ledger or stream, and an export replaces none of these
+        path.unlink(missing_ok=True)  # another ledger's or stream's, perhaps: an export replaces none
     with ledger.client() as client:
         texts = {str(client.streams.gate_state()), str(verify_log(client).gate)}
         export_bundle(client, log)

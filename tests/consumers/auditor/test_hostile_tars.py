@@ -1,4 +1,4 @@
-"""Tars that another tool, or somebody who means harm, made of a bundle: both verifiers refuse them unread."""
+"""Tars of a bundle's members by another tool or by an attacker: both verifiers refuse them unread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def with_header(
 
 
 def set_to(**fields: object) -> Callable[[Members], bytes]:
-    """Return what gives the first member these attributes."""
+    """Return a function that sets these attributes of the first member."""
     return lambda members: with_header(members, lambda member: vars_of(member, fields))
 
 
@@ -47,7 +47,7 @@ def vars_of(member: tarfile.TarInfo, fields: dict[str, object]) -> None:
 
 
 def sparse(members: Members) -> bytes:
-    """Return a tar whose first member claims gigabytes, of which 512 bytes are there (GNU sparse)."""
+    """Return a tar whose first member claims gigabytes, but has only 512 bytes (GNU sparse)."""
     block = bytearray(header(members[0][0], 512))
     block[156:157] = b"S"
     block[257:265] = b"ustar  \0"
@@ -59,7 +59,7 @@ def sparse(members: Members) -> bytes:
 
 
 def pax(members: Members) -> bytes:
-    """Return a tar that says in a header of its own what the next member is called."""
+    """Return a tar in which an extra header gives the name of the next member."""
     named = tarfile.TarInfo(members[0][0])
     named.size = len(members[0][1])
     named.pax_headers = {"path": "evil"}
@@ -72,7 +72,7 @@ def long_named(members: Members) -> bytes:
 
 
 def written_by_tar(members: Members) -> bytes:
-    """Return what Python's own default makes of the members."""
+    """Return the tar that Python writes of the members by default."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, data in members:

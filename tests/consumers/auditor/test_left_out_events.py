@@ -47,7 +47,7 @@ def stream_of(forge: Forge, index: int) -> str:
 
 
 def surveyed(forge: Forge, stream: str) -> tuple[Client, export._Survey, str]:
-    """Return what an export decides by which streams it holds."""
+    """Return the arguments of the export's decision which streams are complete: client, survey and stream."""
     client: Client = _Client(forge)  # type: ignore[assignment]
     return client, export._survey(client, len(forge.entries), stream, lambda _: None), stream
 
@@ -64,7 +64,7 @@ def grown() -> Forge:
 
 
 def waiting() -> Forge:
-    """Return a log with a handoff that waited for two others, one of them verified, between other events."""
+    """Return a log with a handoff that waited for two others, one of them verified, and other events between."""
     forge = grown()
     forge.finish("a", verify=True)
     finding(forge, corr="four")

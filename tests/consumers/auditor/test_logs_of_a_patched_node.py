@@ -1,4 +1,4 @@
-"""Logs and bundles that a patched node can make: both verifiers name the same entries, and blame no other one."""
+"""Logs and bundles that a patched node can build: both verifiers name the same entries, and no others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unreadable(forge: Forge, author: str = "alice") -> int:
 
 def test_entry_after_an_unreadable_one_is_not_blamed(tmp_path: Path) -> None:
     forge = Forge()
-    finding(forge, "bob")  # before it: a refusal that no other entry can explain
+    finding(forge, "bob")  # to precede the refused event, which no other entry explains
     index = unreadable(forge)
     finding(forge)
     finding(forge, "bob", corr="after it")
@@ -147,7 +147,7 @@ def test_manifest_lists_its_blobs(blobs: object, tmp_path: Path) -> None:
 
 
 def measured(forge: Forge, path: Path) -> list[Judgement]:
-    """Return what the verifiers say, after a check of the processor time that each took."""
+    """Return the judgements of the verifiers, after a check of their processor time."""
     bundle, judgements = forge.export(path / "log.tar"), []
     for judge in (ours, alone):
         start = time.process_time()

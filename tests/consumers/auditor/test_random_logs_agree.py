@@ -1,4 +1,4 @@
-"""Random logs that are validly signed: both verifiers say the same of them, with the same codes at the same entries."""
+"""Random validly signed logs: both verifiers report the same codes at the same entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both verifiers follow keys through the log: lawful rotations pass, and a key that is gone signs nothing."""
+"""Both verifiers follow keys through the log: lawful rotations pass, and a replaced key signs nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rotate_checkpoint(ledger: Ledger) -> CheckpointKey:
 
 
 def lived(ledger: Ledger) -> dict[str, Key]:
-    """Let every key be replaced, one be reported compromised and an agent removed; return the old keys."""
+    """Replace every key, report one as compromised, and remove an agent; return the old keys."""
     ledger.emit("alice", STREAM, SessionStarted())
     old = {"alice": rotate(ledger, "alice"), ROOT: rotate(ledger, ROOT), NODE: rotate(ledger, NODE, by=ROOT)}
     ledger.emit("alice", STREAM, FindingLogged(finding="one"))

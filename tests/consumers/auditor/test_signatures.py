@@ -1,4 +1,4 @@
-"""Signatures verified by workers: the same answers as in place, also when a worker is killed."""
+"""Signatures verified by workers: the same results as in this process, also when a worker is killed."""
 
 from __future__ import annotations
 

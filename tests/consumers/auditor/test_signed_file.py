@@ -1,4 +1,4 @@
-"""A signed file has the same members as the tar of its stream, and the same verdict; no change of it is valid."""
+"""A signed file has the same members and verdict as the tar of its stream; no change of it is valid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from building import Ledger
 
 HANDOFF = "handoff/first"
-"""Its events are signed alone; those of ``SESSION`` partly as a batch."""
+"""Its events are signed one by one; those of ``SESSION`` partly as a batch."""
 
 
 @pytest.fixture(params=[HANDOFF, SESSION])
@@ -95,7 +95,7 @@ def test_no_change_of_a_character_is_valid(file: Path, stream: str) -> None:
             report = verify_bundle(file)
         except Refused:
             continue
-        if report.outcome == "VALID":  # only white space between the values, or the spelling of a text, differs
+        if report.outcome == "VALID":  # the change is in white space, or in the spelling of a text
             assert json.loads(changed) == json.loads(content)
 
 

@@ -1,4 +1,4 @@
-"""The folder of an unpacked bundle gets the verdict of its tar, from both verifiers; both name the files it lacks."""
+"""The folder of an unpacked bundle gets the same verdict as its tar; both verifiers name the files it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program in a bundle reads an event as the gate does: what one refuses, the other refuses."""
+"""The program in a bundle reads an event as the gate does: it refuses the same events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that are validly signed and wrong: both verifiers name the same entry and the same code."""
+"""Validly signed, wrong logs: both verifiers name the same entry and the same code."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def test_member_that_somebody_else_made_fits_no_bundle(name: str, tmp_path: Path
     assert (ours(path).word, alone(path).word) == ("INVALID", "INVALID")
 
 
-# Bytes that are not an entry cannot be exported as part of a stream, and the bundle of a stream cannot show a fault
-# that belongs to no entry. A verifier checks an entry of a stream as it checks one of the whole log: one case of each
-# code proves it.
+# Bytes that are no entry cannot be exported as part of a stream. The bundle of a stream cannot show a fault that
+# belongs to no entry. A verifier checks an entry of a stream as it checks one of the whole log, so one case of each
+# code is enough.
 SHOWN_BY_STREAMS = [one for one in WRONG_LOGS if one.index is not None and NO_ENTRY.isdisjoint((one.code, one.rule))]
 OF_STREAMS = [*{one.code if one.rule not in SHOWN_BY_ALL else one.rule: one for one in SHOWN_BY_STREAMS}.values()]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def audit(ledger: Ledger, **options: str) -> AuditReport:
-    """Verify a ledger as `deed verify` does: over a client that reads on when the log is not the one read before."""
+    """Verify a ledger as `deed verify` does: through a client that may read a log other than the trusted one."""
     with ledger.client(only_looks=True) as client:
         return verify_log(client, **options)
 

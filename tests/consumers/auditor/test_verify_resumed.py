@@ -44,7 +44,7 @@ def audit(ledger: Ledger, file: Path | None, **options: str) -> AuditReport:
 
 
 def replayed(entries: list[bytes], before: LogReplay | None = None) -> LogReplay:
-    """Feed a replay, a new one unless one is given, as an audit of these entries does."""
+    """Feed entries to a replay, by default a new one, as an audit does."""
     replay = before or LogReplay(Findings(), len(entries))
     replay.feed(entries)
     return replay
@@ -142,7 +142,7 @@ def test_a_log_that_was_cut_off_since_is_not_gone_on_with(ledger: Ledger, file: 
 
 @pytest.fixture
 def put_back(ledger: Ledger, file: Path, tmp_path: Path) -> Iterator[Ledger]:
-    """A copy of a ledger that lost its last entry, which an audit had found right."""
+    """A copy of a ledger that lost its last entry after an audit had found it valid."""
     fill(ledger)
     shutil.copytree(ledger.home.path, tmp_path / "copy")
     ledger.emit("alice", SESSION, finding(77))

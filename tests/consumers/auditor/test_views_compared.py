@@ -1,4 +1,4 @@
-"""Views compared with the log: in this process after the replay, or in one of their own beside it."""
+"""Views compared with the log: in this process after the replay, or in a second process beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["after", "beside"])
 def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    """A ledger whose views are compared after its replay, or beside it as those of a long log are."""
+    """A ledger whose views are compared after its replay, or beside it as for a long log."""
     monkeypatch.setattr(
         "deedbook.consumers.auditor.verify.pooled_signatures_min", 0 if request.param == "beside" else 2**40
     )

@@ -1,6 +1,6 @@
-"""Logs that are validly signed and wrong, one for each rule of admission: what a gate that lets it pass would keep.
+"""Validly signed, wrong logs, one for each rule of admission: as a gate without that rule would store them.
 
-The last entry is the wrong one, but where a case names another.
+The last entry is the wrong one, unless a case names another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transcripts of our own in the shapes that models' tools write, line by line."""
+"""Transcripts written for tests in the shapes of models' tools, line by line."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read(memory: ReasoningMemory, budget: int | None = None) -> tuple[Brief, str, list[dict[str, Any]]]:
-    """Return a brief, its text as people read it, and the sections of that."""
+    """Return a brief, its text for people, and the sections of that text."""
     brief = compress(memory, TransferLevel.STANDARD, budget)
     text = to_context_prompt(brief, TransferLevel.STANDARD, budget).expanded
     return brief, text, sections_of(brief, memory, text)

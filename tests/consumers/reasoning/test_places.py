@@ -31,7 +31,7 @@ def look(memory: ReasoningMemory, root: Path | None, validations: Sequence[dict[
 
 
 def places(root: Path, *evidence: str, digests: list[str] | None = None) -> list[dict[str, Any]]:
-    """Return the places that a step cites, in the order of their references."""
+    """Return the source locations that a step cites, in the order of its references."""
     step = ReasoningStep(1, "observation", "seen", evidence=list(evidence), evidence_digests=digests)
     looked = look(ReasoningMemory("r", "alice", "t", "", steps=[step]), root)["evidence"]
     return sorted(looked, key=lambda row: evidence.index(row["reference"]))

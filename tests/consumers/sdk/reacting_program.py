@@ -45,7 +45,7 @@ def main(home: str, store: str, until: int) -> None:
             try:
                 reactor.run(threading.Event(), until=until)
                 break
-            except Unavailable as error:  # PostgreSQL has not seen yet that the one before was killed
+            except Unavailable as error:  # PostgreSQL has not noticed yet that the earlier program was killed
                 if error.code != "STORE_IN_USE":
                     raise
                 time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Subscriptions over a log that was put back: no event is passed over."""
+"""Subscriptions over a log that was set back: no event is skipped."""
 
 from __future__ import annotations
 

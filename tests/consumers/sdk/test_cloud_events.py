@@ -1,4 +1,4 @@
-"""An event at the edge is a CloudEvent as the official library reads it; its data is what the published schema says."""
+"""Outside of Deedbook an event is a CloudEvent that the official library reads; its data fits the published schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's command: what it is given, how it ends, and that nothing of it outlives its limit or its caller."""
+"""An operator's command: its input, its end, and that none of its processes outlives its limit or its caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def is_released(pipe: Path) -> bool:
-    """Return whether nobody holds the writing end of a pipe any more, within five seconds."""
+    """Return whether no process holds the writing end of a pipe any more, within five seconds."""
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         for _ in range(500):
@@ -38,7 +38,7 @@ def is_released(pipe: Path) -> bool:
 
 
 def background(pipe: Path) -> str:
-    """A command that leaves a process in the background, is sure that it runs, and waits for it."""
+    """Return a command that starts a process in the background, checks that it runs, and waits for it."""
     return f"(exec sleep 60 > {pipe}) & exec 3< {pipe}; touch {pipe}.runs; wait"
 
 

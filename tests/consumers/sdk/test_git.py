@@ -1,4 +1,4 @@
-"""Git is bounded in time and output, ends with its children, and runs nothing that a stranger's repository names."""
+"""Git is limited in time and output, ends with its children, and runs no program that a stranger's repository names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ReplaceGit = Callable[[str], None]
 
 @pytest.fixture
 def replace_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplaceGit:
-    """Return what puts a script before the real git."""
+    """Return a function that puts a script before the real git."""
 
     def replace(script: str) -> None:
         program = tmp_path / "bin" / "git"
@@ -32,7 +32,7 @@ def replace_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReplaceGit:
 
 
 def _runs(child: int) -> bool:
-    """Whether a process is neither gone nor waiting to be collected."""
+    """Return whether a process is neither gone nor a zombie."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{child}/stat").read_text().split(") ")[1][0] != "Z"
     return False

@@ -1,4 +1,4 @@
-"""Subscriptions in PostgreSQL: the server goes in the middle of an effect, and it happens once; one runs at a time."""
+"""Subscriptions in PostgreSQL: an effect happens once even if the server dies during it; one run at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kept(database: str) -> Iterator[PostgresSubscriptions]:
 
 @pytest.fixture
 def run(ledger: Ledger, local_client: LocalClient, kept: PostgresSubscriptions) -> Callable[..., DeedbookError | None]:
-    """React to all findings with a function; return the error with which that ended."""
+    """React to all findings with a function; return the error that ended it."""
     ledger.emit("alice", SESSION, SessionStarted())
 
     def run(effect: Callable[[Event, Any], Any]) -> DeedbookError | None:

@@ -1,4 +1,4 @@
-"""An effect happens once, whatever is killed; what cannot succeed is kept aside; no event is ever passed over."""
+"""An effect happens once, whatever is killed; an event that always fails becomes a dead letter; no event is skipped."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def reactor(local_client: LocalClient, subscriptions: SubscriptionStore, effect:
 
 
 def run(reactor: Reactor, ledger: Ledger) -> None:
-    """React to all that is there."""
+    """React to all events so far."""
     reactor.run(threading.Event(), until=ledger.head()[0])
 
 
@@ -99,7 +99,7 @@ def test_functions_of_one_kind_are_all_called_in_one_transaction_where_their_con
     @reactor.on("finding.logged", where=lambda event: event.data.finding != "a")
     def second(event: Event, db: sqlite3.Connection) -> None:
         seen.append(event.data.finding)
-        assert db.execute("SELECT count(*) FROM done").fetchone() == (2,)  # the first one's row, not committed yet
+        assert db.execute("SELECT count(*) FROM done").fetchone() == (2,)  # with the first function's row
 
     find(ledger, "a", "b")
     run(reactor, ledger)
@@ -115,7 +115,7 @@ def test_an_event_costs_two_transactions_also_when_it_is_the_last_of_what_was_re
     monkeypatch.setattr(subscriptions, "transaction", lambda: (begun.append(None), begin())[1])
     run(reactor, ledger)
     assert len(begun) == 2 * 3  # the attempt, and its effect with the position
-    ledger.emit("alice", "session/s2", SessionStarted())  # nobody asks for it: the position alone moves
+    ledger.emit("alice", "session/s2", SessionStarted())  # no function subscribes to it: only the position moves
     run(reactor, ledger)
     assert (len(begun), subscriptions.position("rows")) == (2 * 3 + 1, ledger.head()[0])
     assert subscriptions.past("rows").size == ledger.head()[0]
@@ -171,7 +171,7 @@ def test_new_subscription_begins_at_the_head_or_where_it_is_told(
         if start is not None:
             made.start_at(start)
         if name == "known":
-            made.start_at(ledger.head()[0])  # It is no longer new: this changes nothing.
+            made.start_at(ledger.head()[0])  # The subscription is not new any more, so this changes nothing.
         run(made, ledger)
         effect.tried.append("|")
     assert effect.tried == ["|", "before", "|", "before", "|"]

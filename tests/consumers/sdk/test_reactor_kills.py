@@ -1,4 +1,4 @@
-"""An effect happens once across kills, and an event that kills its subscriber does not kill it for ever."""
+"""An effect happens once despite kills, and an event that kills its subscriber does not do so for ever."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def check(receipt: Receipt, anchors: Anchors, *, known: dict[str, bool] | None = None) -> Checked:
-    """Check a receipt with our verifier and with that of strangers, which must agree."""
+    """Check a receipt with both verifiers, Deedbook's and the standalone one, which must agree."""
     lines = []
     with suppress(*audit.FAULTS):
         lines = standalone.check_receipt(receipt.to_text(), anchors.root)
@@ -117,7 +117,7 @@ def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: Loc
 def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_refused(
     filled: Ledger, client: LocalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both branches are signed by the log's own key, as only its operator can."""
+    """The log's own key signs both branches, as only its operator can do."""
     client.remember()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # or the fork would be met at once
     with Ledger(tmp_path / "fork") as fork:
@@ -129,7 +129,7 @@ def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_r
             taken = take(branch, 8)
             with pytest.raises(Corrupted, match="HISTORY_CHANGED"):
                 take(Node(branch, trust_store=client.trust_store), 8)  # type: ignore[arg-type]
-            # Even if it proves the memory's head by the old branch.
+            # Even if the node proves the trusted head by the old branch.
             lie = Node(branch, trust_store=client.trust_store, consistency=client.consistency)
             with pytest.raises(DeedbookError):
                 take(lie, 8)  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ def test_a_receipt_of_one_event_of_a_batch_has_its_path_to_what_the_author_signe
 def test_evidence_with_other_fields_or_types_is_refused_by_both(client: LocalClient, change: dict[str, Any]) -> None:
     receipt = take(client, 8)
     evidence = msgspec.json.decode(receipt.extra or b"")
-    if chain := change.get("chain"):  # entry 0 under an index that is equal to 0 in Python only
+    if chain := change.get("chain"):  # entry 0 under an index that equals 0 only in Python
         chain[0][1] = evidence["chain"][0][1]
         chain += evidence["chain"][1:]
     with pytest.raises(Refused):

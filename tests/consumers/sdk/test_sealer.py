@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Setting:
-    """A ledger, the keys of carol and dave, and what seals and opens."""
+    """A ledger, the keys of carol and dave, and a sealer."""
 
     def __init__(self, ledger: ViewLedger, folder: Path) -> None:
         self.ledger, self.folder = ledger, folder

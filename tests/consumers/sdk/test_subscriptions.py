@@ -175,7 +175,7 @@ def test_locked_store_is_unavailable(in_file: Subscriptions, path: Path) -> None
 def test_watcher_is_the_same_for_the_same_agent_kinds_and_command() -> None:
     name = watcher_name("kuro", ("handoff.completed", "handoff.approved"), "notify")
     assert name == watcher_name("kuro", ("handoff.approved", "handoff.completed", "handoff.approved"), "notify")
-    assert name == "watch-778505274dffa517"  # The name of a file: another one would begin anew.
+    assert name == "watch-778505274dffa517"  # part of a file's name: must not change
     others = [
         watcher_name("kuro", ("handoff.completed",), "notify"),
         watcher_name("mika", ("handoff.completed", "handoff.approved"), "notify"),

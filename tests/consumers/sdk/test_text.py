@@ -1,4 +1,4 @@
-"""Text made fit to be shown."""
+"""Text prepared for display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alice, who records sessions and reports on them, each test with a home of its own and a git without settings."""
+"""Alice, who records sessions and publishes reports; each test has its own home and a git without settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recorder(ledger: Ledger, local_client: LocalClient) -> Iterator[Recorder]:
 
 @pytest.fixture
 def agents_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ledger that the environment names, with alice as the acting agent; nobody has it open."""
+    """A ledger that the environment names, with alice as the acting agent; no process has it open."""
     with Ledger(home) as ledger:
         ledger.write_keys()
     for name in ("DEEDBOOK_SERVER", "DEEDBOOK_SESSION"):

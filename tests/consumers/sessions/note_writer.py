@@ -1,4 +1,4 @@
-"""A program of its own that stores versions of reports: ``note_writer.py FOLDER SESSION FIRST LAST``."""
+"""A program that stores versions of reports: ``note_writer.py FOLDER SESSION FIRST LAST``."""
 
 from __future__ import annotations
 

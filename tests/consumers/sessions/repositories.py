@@ -1,4 +1,4 @@
-"""Git repositories for the tests of the report stores, made by the real git with nobody's settings, and reports."""
+"""Git repositories for the tests of the report stores, made by the real git without user settings; and reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def commit(folder: Path) -> str:
 
 
 def refs(folder: Path, root: str = "refs/notes/") -> dict[str, str]:
-    """Return all refs below a root and where they are."""
+    """Return all refs below a root and the commits they point to."""
     lines = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", root).splitlines()
     return dict(line.split(" ") for line in lines)
 

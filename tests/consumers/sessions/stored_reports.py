@@ -1,4 +1,4 @@
-"""Reports as the stores beside the log have them: for tests, because Deedbook itself answers from the signed log."""
+"""Reports in the stores beside the log. Only tests read them; Deedbook itself answers from the signed log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_handoff(session_id: str, format: Format, project: Project) -> dict[str,
     log.
 
     Raises:
-        Corrupted: ``CORRUPTED`` when the JSON is none. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
+        Corrupted: ``CORRUPTED`` if the JSON is invalid. Refused: ``TOO_LARGE``. Unavailable: the last store failed.
     """
     text: str | None = None
     problem: DeedbookError | None = None

@@ -16,7 +16,7 @@ from deedbook.ledger.errors import Unavailable
 
 
 def store(root: Path, **changes: Any) -> list[StoredCopy]:
-    """Store a report's files and return what came of the markdown and the JSON."""
+    """Store a report's files and return the results for markdown and JSON."""
     return [one for one in store_report(a_report(**changes), Project(files=root)) if one.store == "files"]
 
 

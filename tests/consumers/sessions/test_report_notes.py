@@ -19,7 +19,7 @@ MARKDOWN_REF = f"{MARKDOWN_NOTES}s1"
 
 
 def store(folder: Path, report: dict[str, Any] | None = None) -> list[StoredCopy]:
-    """Store a report in the notes of a folder and return what came of the two."""
+    """Store a report in the notes of a folder and return the results for markdown and JSON."""
     stored = store_report(report or a_report(), Project(git=folder))
     return [one for one in stored if one.store == "git_notes"]
 

@@ -1,4 +1,4 @@
-"""Publishing: one signed event of the session, found again when it is published again, whole whatever its length."""
+"""Publishing: one signed event on the session's stream, reused when it is published again, complete at any length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes between repositories: nothing local is lost, nothing is forced, and what fails says why."""
+"""Notes between repositories: nothing local is lost, no push is forced, and every failure has a reason."""
 
 from __future__ import annotations
 

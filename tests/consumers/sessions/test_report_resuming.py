@@ -1,4 +1,4 @@
-"""Resuming: which sessions, in how many tokens, with what left out; generated sessions of every sort and type."""
+"""Resuming: the chosen sessions, their tokens, the omissions; for generated sessions of every type."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 
 class Recorded:
-    """Generated sessions, each recorded and reported on when it is first asked for; a resume of each level is kept."""
+    """Generated sessions, each recorded and reported on at its first use; a resume of each level is cached."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -123,7 +123,7 @@ class Recorded:
         return self._resumes[number, level]
 
     def newest(self) -> list[str]:
-        """Return the ids of one session of every sort and type at least, the newest first."""
+        """Return the ids of at least one session of every type, newest first."""
         for number in range(SORTS_AND_TYPES):
             self.session(number)
         return [one.id for one in self.cases.values()][::-1]

@@ -1,4 +1,4 @@
-"""The dates that queries take: ISO 8601 and RFC 3339, or counted back from now; anything else is refused."""
+"""The dates that queries accept: ISO 8601 and RFC 3339, or relative to now; anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three stores by name: each a thin name over what the ledger, git and files do anyway."""
+"""The three stores by name: thin names for existing functions of ledger, git and files."""
 
 from __future__ import annotations
 

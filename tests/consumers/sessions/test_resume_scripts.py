@@ -1,4 +1,4 @@
-"""Sessions in every script resume within their tokens by both tokenizers, as text and as JSON, and lose no finding."""
+"""Sessions in every script resume within their budget by both tokenizers, as text and JSON, and lose no finding."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def test_nothing_empty_is_said_while_a_finding_is_cut(ledger: Ledger) -> None:
     assert "findings" in session["left_out"]["shortened"]
     assert len(session["key_findings"]) < len(findings) or session["left_out"]
     assert (session["epistemic_deltas"], session["knowledge_gaps_filled"]) == ({}, [])
-    assert len(session["next_steps"]) == 1  # programs of others read the first
+    assert len(session["next_steps"]) == 1  # other programs read the first step
     assert "strong epistemic foundation" not in resumed_text(resumed)

@@ -1,4 +1,4 @@
-"""A session that ends has its report, or it is said why there is none; and a summary has a line for each finding."""
+"""An ended session has its report, or the reason why there is none; and a summary has a line for each finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = kinds.AssessmentRecorded(phase="PREFLIGHT", vectors=kinds.Vectors(know=0
 
 
 def ended(recorder: Recorder, ledger: Ledger, *data: Any, task: str = "Find the leak") -> dict[str, Any]:
-    """End a session with these events, and return what became of its report."""
+    """End a session with these events, and return the result for its report."""
     events = [kinds.SessionStarted(task=task), *data, kinds.SessionEnded()]
     recorder.author.emit(*(Draft(stream="session/s", data=event) for event in events))
     return report_at_end(recorder.author, recorder.answer, ledger.settings(), "s")

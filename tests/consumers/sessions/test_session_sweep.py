@@ -1,4 +1,4 @@
-"""Sweeping over real signed events: what never closed is ended once, and reports that are missing are made once."""
+"""Sweeping over real signed events: open sessions are ended once, and missing reports are made once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sweeps(ledger: Ledger, reader: Reader, author: Author) -> Sweeps:
 
 
 def session(ledger: Ledger, name: str, *data: EventData, by: str = "alice") -> None:
-    """Record a session with what happened in it."""
+    """Record a session with these events."""
     for one in (SessionStarted(task="t"), *data):
         ledger.emit(by, f"session/{name}", one)
 

@@ -1,4 +1,4 @@
-"""Six agents solve a task together: each by its own key, whatever their thinker does, even if two play each role."""
+"""Six agents solve a task together: each with its own key, whatever its thinker does, even if two play each role."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Sick(Game24):
 
 
 class Wordy(Game24):
-    """A double of a thinker whose evaluations fill a tree, or an event, beyond its limit."""
+    """A double of a thinker whose evaluations exceed the limit of a tree or an event."""
 
     def __init__(self, reasoning_chars: int) -> None:
         super().__init__()

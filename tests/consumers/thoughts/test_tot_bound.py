@@ -1,4 +1,4 @@
-"""A role that is bound to another's agent: nobody of ours plays it, and whatever it says or does not stops nobody."""
+"""A role that is bound to another's agent: none of our agents plays it, and its agent cannot block ours."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judged(task: Any, event: Event) -> list[kinds.Message]:
 
 @contextmanager
 def playing(ledger: Ledger, say: Callable[[Any, Event], list[kinds.Message]]) -> Iterator[list[str]]:
-    """Let alice answer what waits for an evaluator, in a thread; yield the codes of what she is refused."""
+    """Let alice answer the requests to an evaluator, in a thread; yield the codes of her refusals."""
     stop, codes = threading.Event(), list[str]()
 
     def act() -> None:

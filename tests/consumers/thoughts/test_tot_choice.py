@@ -1,4 +1,4 @@
-"""The thinker for a problem: a program that reads it, else the configured model, else an error with the next step."""
+"""The thinker for a problem: a program that can read it, else the configured model, else an error with advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Echo(Game24):
 
 
 def install(folder: Path, name: str, code: str, *, offers: str = "echo = {0}:Echo") -> None:
-    """Write what pip writes for a package that offers a thinker."""
+    """Write the files that pip writes for a package that offers a thinker."""
     about = folder / f"{name}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

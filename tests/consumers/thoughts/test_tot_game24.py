@@ -24,7 +24,7 @@ CONTEXT = ThoughtContext(problem=CHINESE, current_depth=1, max_depth=3)
 
 
 def halves(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield every way to put the numbers on two sides of one operator."""
+    """Yield every way to distribute the numbers to two sides of one operator."""
     places = range(len(numbers))
     for size in range(1, len(numbers) // 2 + 1):
         for chosen in combinations(places, size):
@@ -33,7 +33,7 @@ def halves(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[in
 
 @cache
 def reachable(numbers: tuple[int, ...]) -> frozenset[Fraction]:
-    """Return what all of the numbers can make in any order, with any operators and bracketing."""
+    """Return all values of the numbers in any order, with any operators and bracketing."""
     if len(numbers) == 1:
         return frozenset({Fraction(numbers[0])})
     made = set[Fraction]()
@@ -44,7 +44,7 @@ def reachable(numbers: tuple[int, ...]) -> frozenset[Fraction]:
 
 
 def can_make_24(numbers: tuple[int, ...]) -> bool:
-    """Decide over every order, operator and bracketing: nothing of the thinker's own code."""
+    """Decide by every order, operator and bracketing, without the thinker's own code."""
     for left, right in halves(numbers):
         for a in reachable(left):
             wanted = {24 - a, a - 24, a + 24} | ({24 / a, a / 24, 24 * a} if a else set())

@@ -43,7 +43,7 @@ def wait_for(client: Client, part: Assignment, count: int, actors: Processes) ->
 
 
 def kill_until_given_up(actors: Processes) -> None:
-    """Kill the generator whenever it is there."""
+    """Kill the generator whenever it runs."""
     while not actors.is_done():
         actors._children["generator"]._process.kill()
         actors._children["generator"].wait()
@@ -56,7 +56,7 @@ def begin(ledger: Ledger) -> Assignment:
 
 
 def check_solved(ledger: Ledger, part: Assignment) -> None:
-    """Check that a task was solved as if nobody had died."""
+    """Check that a task was solved as if no process had died."""
     task = read(ledger, part.opening.task_id)
     found = outcome(task)
     assert (found["answer"], found["stats"]["total_nodes"], found["stats"]["rounds"]) == (ANSWER, 51, 10)

@@ -1,4 +1,4 @@
-"""A whole search that a model thinks: in one process and in six, with what goes wrong in the middle of it."""
+"""A whole search with a model: in one process and in six, with faults in the middle of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings_of(model: ThinkingModel) -> LlmSettings:
 
 
 def searched(model: ThinkingModel, **asked: Any) -> Any:
-    """Return the search of one process, with two thoughts a node."""
+    """Return the search of one process, with two thoughts for each node."""
     config = search_config("planning", SHAPE, Overrides(strategy="BFS", branching=2, **asked))
     return solve(
         PROBLEM, config, LlmThinker(LlmClient(read_endpoint(settings_of(model), {}.get))), task_type="planning"

@@ -1,4 +1,4 @@
-"""A task's log folder on disk: whole files, the same bytes again, nothing of an older export, nothing of others."""
+"""A task's log folder on disk: whole files, identical when repeated, without parts of older exports or of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def longer() -> list[Event]:
-    """Return the events of a task with so many rounds that all its files have other numbers."""
+    """Return the events of a task with so many rounds that all its files get other numbers."""
     said = tot_story.opening()
     for _ in range(48):
         said += tot_story.level(len(said), ROOT, [N11, N12])

@@ -1,4 +1,4 @@
-"""The log folder of a task, made from its events alone: every name and field in its place."""
+"""The log folder of a task, made from its events alone: every name and field is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that thinks, in every way that models and their servers behave: solved, or a failure that can be resumed."""
+"""A thinking model in every mood of models and their servers: the task is solved, or fails and can be resumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def think(thinker: LlmThinker) -> kinds.Failure | None:
-    """Ask everything that a search asks; return the first failure."""
+    """Ask every question of a search; return the first failure."""
     steps: list[Callable[[], Any]] = [
         lambda: thinker.decompose(PROBLEM, "planning"),
         lambda: generate(thinker, strategy="sequential_proposal"),
@@ -46,7 +46,7 @@ def fenced(answer: dict[str, Any]) -> str:
 
 
 def in_pieces(answer: dict[str, Any]) -> Reply:
-    """Return the reply of a server that sends what it has bit by bit, as one does that needs its time."""
+    """Return the reply of a slow server that sends its answer in pieces."""
     body = says_json(answer).body
     return Reply(parts=lambda _: iter([body[:40], body[40:]]), headers={"content-length": str(len(body))})
 

@@ -1,4 +1,4 @@
-"""Searches that nothing proves, that wait for an endpoint, or whose answers come in any order."""
+"""Searches that prove nothing, that wait for an endpoint, or whose answers come in any order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNREADABLE = kinds.Failure(code="GENERATION_FAILED", message="prose", recoverabl
 
 
 class Modest(Costly):
-    """Writes drafts that no program can check; ``scores`` are those of a level, else 7."""
+    """Writes drafts that no program can check; ``scores`` are the scores of each level, 7 by default."""
 
     def __init__(self, scores: dict[int, list[float]] | None = None) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ def test_level_is_asked_whole_and_the_tree_does_not_depend_on_who_answers_first(
 
 
 class Failing(Modest):
-    """Fails now and then: with an endpoint that is busy, or with a bad form and half an evaluation."""
+    """Fails now and then: because its endpoint is busy, or with a malformed answer and half an evaluation."""
 
     def __init__(self, seed: int, *failures: kinds.Failure) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class Failing(Modest):
 
 
 def resumed(thinker: Any, **asked: Any) -> Solved:
-    """Return a search that is resumed whenever it was paused."""
+    """Return a search that is resumed after every pause."""
     found = write(thinker, **asked)
     for _ in range(200):
         if found.state.complete:

@@ -1,4 +1,4 @@
-"""In which order a search enters, prunes and leaves nodes, on a tree whose every thought and score is written down."""
+"""The order in which a search enters, prunes and leaves nodes, on a tree of fixed thoughts and scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TREE = {
 
 
 class Written:
-    """A thinker that says what ``TREE`` says, and suggests nothing."""
+    """A thinker that answers from ``TREE``, and suggests nothing."""
 
     name = "written"
     checks = True

@@ -1,4 +1,4 @@
-"""One table of phrases: each in every language, with the same places, and each used."""
+"""The table of phrases: each phrase is used, and has the same placeholders in every language."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_what_was_answered_is_never_asked_again() -> None:
         away.set()
         again = thinker.at_work(recorder=memory)
         assert len(evaluate(again).evaluations) == 3
-    # Two of three were answered badly and well; the third alone is asked again.
+    # Two of three questions got a bad answer and then a good one; only the third is asked again.
     assert (first, len(kept), len(model.received)) == (5, 4, 6)
     assert {prompt_digest(messages_of(one)) for one in model.received} == set(memory.kept)
     # The cost of a remembered answer belongs to its first request, and the recorder names that request.

@@ -1,4 +1,4 @@
-"""The search as a pure function: restarts, budgets, bad thinkers, both strategies, and the gate that watches it all."""
+"""The search as a pure function: restarts, budgets, bad thinkers, both strategies, all judged by the gate."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_nothing_below_the_threshold_is_expanded() -> None:
 
 
 class Costly(Game24):
-    """The Game of 24 as if every question cost a request and 100 tokens; nothing that it thinks is proved."""
+    """The Game of 24 as if every question cost a request and 100 tokens; none of its thoughts is proved."""
 
     checks = False
 
@@ -132,7 +132,7 @@ class Costly(Game24):
 
 
 def costly(**overrides: Any) -> Solved:
-    """Return a search whose every answer says that it cost a request a call of its strategy, and 100 tokens each."""
+    """Return a search in which every answer reports a cost of one request for each call, and 100 tokens."""
     config = search_config("math", None, Overrides(**({"depth": 3} | overrides)))
     return solve("4 9 10 13", config, Costly(), usage=kinds.Usage(requests=1, tokens_in=90, tokens_out=10))
 
@@ -204,7 +204,7 @@ def test_explorer_waits_for_what_it_asked() -> None:
 
 
 class Bad(Game24):
-    """A thinker that does one thing wrong; the rest is the Game of 24."""
+    """A thinker that does one thing wrong; otherwise it plays the Game of 24."""
 
 
 class Flood(Bad):

@@ -22,7 +22,7 @@ from deedbook.ledger.limits import batch_size_max_bytes, entry_size_max_bytes
 
 
 class Wordy(Game24):
-    """Solves the game, and says it in as many words as an answer may have."""
+    """Solves the game, and explains it in as many words as an answer may have."""
 
     answer = "长" * 8_000
 
@@ -32,7 +32,7 @@ class Wordy(Game24):
 
 
 class Elaborate(Game24):
-    """Decomposes the game at such length that nobody can be asked for a search with it."""
+    """Decomposes the game at such length that no request for a search fits into an event."""
 
     def decompose(self, problem, task_type):
         shape = super().decompose(problem, task_type)
@@ -55,7 +55,7 @@ class Grand(Written):
 
 
 class Speechless(Grand):
-    """Takes every thought for a solution, and can say none of them."""
+    """Takes every thought for a solution, and can express none of them."""
 
     def is_solution(self, path):
         return len(path) > 1
@@ -65,7 +65,7 @@ class Speechless(Grand):
 
 
 class Lengthy(Grand):
-    """Goes 40 short thoughts deep, with eight long ones beside each."""
+    """Searches 40 levels deep, with one short and eight long thoughts on each."""
 
     def generate(self, path, asked):
         told = [

@@ -1,4 +1,4 @@
-"""A model's thinker beside a server of its own, and what a search asks of it."""
+"""A model's thinker beside a server of its own, and the requests of a search to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A whole search in one process and in memory: for tests, for the bench, and to see the search without a ledger.
 
-It says the very messages that six agents would say, in one list, and can go on from any beginning of that list.
+It makes the same messages as six agents, in one list, and can continue from any prefix of that list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Spoken(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """How a search went; ``state`` is None when the problem could not be decomposed."""
+    """The result of a search; ``state`` is None if the problem could not be decomposed."""
 
     entries: list[Spoken]
     state: task.Task | None
@@ -85,7 +85,7 @@ def solve(
 
 
 def prefixes(entries: Sequence[Spoken]) -> Iterator[Sequence[Spoken]]:
-    """Return every beginning of a search, the empty one first: what a killed explorer might find."""
+    """Return every prefix of a search, from the empty one on: what a restarted explorer might find."""
     return (entries[:count] for count in range(len(entries) + 1))
 
 
@@ -102,7 +102,7 @@ def _next(
 
 
 def _open(log: list[Spoken], wanted: tuple[str, str, kinds.SearchConfig | None], thinker: Thinker) -> task.Step | None:
-    """Say what comes before a search: the decomposition, then the request to search."""
+    """Make the messages before a search: the decomposition, then the request to search."""
     problem, task_type, config = wanted
     if not log:
         asked = kinds.DecomposePayload(problem=problem, task_type=task_type)
@@ -134,5 +134,5 @@ def answer_to(path: Sequence[kinds.ThoughtNode], problem: str) -> kinds.Synthesi
 def judged_by(
     paths: Sequence[Sequence[kinds.ThoughtNode]], strategy: Any, criteria: list[str], context: kinds.ThoughtContext
 ) -> Any:
-    """Return the request to say what the last nodes of some paths are worth."""
+    """Return the request to evaluate the last nodes of some paths."""
     return kinds.EvaluatePayload([path[-1] for path in paths], strategy, context, criteria)

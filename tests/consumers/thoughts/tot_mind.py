@@ -28,9 +28,9 @@ BUSY = llm_stub.Reply(429, headers={"retry-after": "3600"})
 
 
 class Mind(llm_stub.Vendor):
-    """Answers ``answers_max`` questions at most, and is busy for the rest; before those beyond ``holds_from`` it waits.
+    """Answers ``answers_max`` questions at most, and refuses the rest as busy; from ``holds_from`` on it waits.
 
-    ``gone`` are the models of askers who were killed: what they had sent may be read after their end, and counts not.
+    ``gone`` are the models of killed processes. Their requests may be read after their end, and are not counted.
     """
 
     def __init__(self) -> None:

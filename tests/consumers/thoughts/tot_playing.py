@@ -1,4 +1,4 @@
-"""Six agents of a Tree-of-Thoughts task in threads of one process, and what must hold of whatever they said."""
+"""Six agents of a Tree-of-Thoughts task in threads of one process, and the invariants of their messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def play(
     copies: int = 1,
     **given: Any,
 ) -> dict[str, Any]:
-    """Let ``copies`` agents of each role that is ours play a new task to its end; return the outcome."""
+    """Let ``copies`` agents of each of our roles play a new task to its end; return the outcome."""
     options = (options or TaskOptions())._replace(thinker="game24", **given)
     with ledger.client() as client:
         part = prepare(ledger.settings(), client, problem, options)
@@ -45,7 +45,7 @@ def play(
 
 
 def play_part(ledger: Ledger, thinker: Thinker, part: Assignment, *, copies: int = 1) -> dict[str, Any]:
-    """Let agents play a task as it is, until it is over or pauses; return the outcome."""
+    """Let agents continue an existing task, until it is over or pauses; return the outcome."""
     stop, errors = threading.Event(), list[Exception]()
 
     def act(role: kinds.Role) -> None:
@@ -88,7 +88,7 @@ def events(ledger: Ledger, stream: str) -> list[Event]:
 
 
 def read(ledger: Ledger, task_id: str) -> Task:
-    """Return what a task's events say."""
+    """Return the task from its events."""
     task = Task(task_id)
     for event in events(ledger, f"tot/{task_id}"):
         task.apply(event)
@@ -96,7 +96,7 @@ def read(ledger: Ledger, task_id: str) -> Task:
 
 
 def check(ledger: Ledger, task_id: str, *, agents: int = len(AGENTS)) -> dict[str, Any]:
-    """Check that nothing was said twice and that ``agents`` played themselves; return what ``tot.prove`` says."""
+    """Check that no message is repeated and that ``agents`` agents played; return the answer of ``tot.prove``."""
     said = events(ledger, f"tot/{task_id}")
     asked = {event.id: event for event in said if isinstance(event.data, kinds.Question)}
     answers = [event for event in said if isinstance(event.data, kinds.Answer)]
@@ -118,7 +118,7 @@ def check(ledger: Ledger, task_id: str, *, agents: int = len(AGENTS)) -> dict[st
 
 
 def _check_end(reader: Reader, task_id: str, said: list[Event]) -> None:
-    """Check that the view shows the very tree and stats with which the explorer closed the search."""
+    """Check that the view shows the same tree and stats with which the explorer closed the search."""
     closed = [event.data.payload for event in said if isinstance(event.data, kinds.SearchComplete)]
     shown, tree = reader.answer("tot.show", {"id": task_id}), reader.answer("tot.tree", {"id": task_id})
     assert [shown["stats"]] == [msgspec.structs.asdict(payload.stats) for payload in closed]

@@ -1,4 +1,4 @@
-"""Every bad input is refused with its own code, and the log is as it was."""
+"""Every bad input is refused with its own code, and the log stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each case of ``proto/cases``, decided by a real gate on a log on disk: what it refuses leaves no trace."""
+"""Each case of ``proto/cases``, decided by a real gate on a log on disk: a refusal leaves no trace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GateRunner(SignedRunner):
         except Refused:
             assert self.ledger.head() == before
             raise
-        self.advance(0.001)  # the next event is another one, even if it says the same
+        self.advance(0.001)  # so that the next event differs, even with the same content
         return event_id
 
     def size(self) -> int:

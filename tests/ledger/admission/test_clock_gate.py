@@ -1,4 +1,4 @@
-"""A clock that jumped is not believed until the root says what time it is; then what it touched is right again."""
+"""The gate refuses a clock that jumped until root sets the ledger's clock; then it accepts events again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ YEAR_2099_S = 73 * 365 * DAY_S
 
 
 def clock_set(ledger: Ledger, *, author: str = "root", time: str = "", **more: Any) -> Accepted:
-    """Set the ledger's clock to what its machine says, or to another time."""
+    """Set the ledger's clock to that of its machine, or to another time."""
     return ledger.emit(author, "ledger", ClockSet(time=time or ledger.clock.text(), reason="it stood wrong"), **more)
 
 

@@ -1,4 +1,4 @@
-"""Many callers, one writer: everybody gets the answer to what they asked, and one refusal costs nobody else."""
+"""Many callers, one writer: each caller gets the answer to its own submission, and one refusal affects no other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def started(ledger: Ledger, name: str, **fields: object) -> Submission:
 
 
 class Halted:
-    """A gate that lets nothing through until it is opened."""
+    """A gate that blocks every submission until it is opened."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.gate = ledger.gate
@@ -194,7 +194,7 @@ def test_callers_in_a_loop_are_answered_refused_or_forgotten(ledger: Ledger, hal
         asyncio.run(leave(committer))
         assert committer.submit(started(ledger, "again")).result(30)
         deadline = time.monotonic() + 30
-        while committer._waiting and time.monotonic() < deadline:  # another thread may still have the one nobody wants
+        while committer._waiting and time.monotonic() < deadline:  # another thread may still have the submission
             time.sleep(0.001)
         assert committer._waiting == 0
 

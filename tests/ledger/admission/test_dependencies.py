@@ -1,4 +1,4 @@
-"""Dependencies in a real gate: no order of handoffs makes a cycle, and no name costs another handoff anything."""
+"""Dependencies in a real gate: no order of handoffs makes a cycle, and a long name slows no other handoff."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_order_of_creation_lets_a_cycle_in(ledger: Ledger, edges: list[tuple[
     graph: dict[str, set[str]] = {}
     for number, wanted in edges:
         name, on = f"{run}-{number}", {f"{run}-{other}" for other in wanted}
-        ledger.clock.advance(1)  # the same words again are another event, not a repeat
+        ledger.clock.advance(1)  # the same words at a later time are another event, not a repeat
         closes = name in graph or _reaches(graph | {name: on}, name)
         if closes:
             code = refused(ledger, ledger.hand_over, name, depends_on=sorted(on)).code

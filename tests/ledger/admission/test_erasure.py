@@ -1,4 +1,4 @@
-"""Erasing bodies: who may, what stays, what every copy of the log then holds, and that no file holds the body."""
+"""Erasing bodies: the permitted authors, the parts that stay, the content of every copy, and no file with the body."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def entries_of(log: Log) -> list[bytes]:
 
 
 def records_of(log: Log) -> dict[bytes, bytes]:
-    """Return the state of a log without what no entry explains."""
+    """Return the state of a log without the records that no entry explains."""
     with log.tables.reading() as txn:
         return {key: value for key, value in log.tables.items(txn, log.tables.state, b"") if key[:1] not in b"wpqm"}
 
 
 def replayed(entries: list[bytes]) -> PartialReplay:
-    """Return the replay of a whole log, as a reader makes it."""
+    """Return the replay of a whole log, as a reader does it."""
     part = PartialReplay()
     batch_path: list[bytes] = []
     for index, data in enumerate(entries):
@@ -235,7 +235,7 @@ def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
 
 
 def test_rest_of_the_worst_body_that_is_admitted_fits_into_an_entry(ledger: Ledger) -> None:
-    """A mark that is longer than the texts would make the rest too large, so a short one takes its place."""
+    """A mark that is longer than the texts would make the remnant too large, so a short mark takes its place."""
     data = {"title": "title", "to": "bob", "reviewer": "rita", "notes": {"found": ["a"]}}
     draft = Draft(stream="handoff/worst", kind="handoff.created", data=data)
     body = body_of(draft, ledger=ledger.id, author="alice", at=ledger.clock.text(), salt="A" * 22)

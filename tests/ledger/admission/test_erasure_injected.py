@@ -1,6 +1,6 @@
-"""A redaction whose process is killed, or whose writes and syncs fail, at each call: it is whole or absent, never half.
+"""A redaction is killed, or fails at a write or sync, at each call: afterwards it is whole or absent, never half.
 
-``make faults`` goes through every call with every fault, and prints what it hit.
+``make faults`` tries every call with every fault, and prints a table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK: Final = (
     ("rename", 1.0),
     ("unlink", 0.0),
 )
-"""The calls before which ``make test`` kills the process: the Nth of its name, as a share of all."""
+"""The calls before which ``make test`` kills the process: the Nth call of its name, as a share of all."""
 
 
 class Stage:
@@ -64,7 +64,7 @@ class Stage:
         return Counter(self.place.calls(self.command))
 
     def check(self, ran: Ran) -> None:
-        """Check the log after a run: each redaction with its erasure, or neither; all answers; and that it goes on."""
+        """Check the log after a run: each redaction with its erasure, or neither; all answers; and further appends."""
         said = ran.out.split("\n")
         with Ledger(self.place.folder) as ledger:
             check_log(ledger.log)

@@ -40,7 +40,7 @@ def copy(tmp_path: Path) -> Iterator[Log]:
 
 
 def refusal(copy: Log, start: int, entries: list[bytes]) -> Corrupted:
-    """Return the error with which entries are refused, nothing appended."""
+    """Return the error with which a follower refuses entries, after checking that it appended nothing."""
     with copy.snapshot() as snapshot:
         before = snapshot.size
     with pytest.raises(Corrupted) as refused:

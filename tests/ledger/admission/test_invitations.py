@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def refusal(ledger: Ledger, author: str, data: EventData, stream: str = "agent/dora", **fields: Any) -> Refused:
-    """Return how an event is refused; it left nothing behind."""
-    ledger.clock.advance(1)  # else the same bytes again would get their first answer
+    """Return the refusal of an event, after checking that it left nothing behind."""
+    ledger.clock.advance(1)  # otherwise the same bytes again would get their first answer
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, **fields))
 
 
 def not_admitted(ledger: Ledger, invitation: Invitation, **changes: Any) -> tuple[str, Any]:
-    """Return code and reason with which somebody who was invited is not let in."""
+    """Return code and reason of the refusal of an invited agent's registration."""
     refused = refusal(ledger, "dora", registration(invitation, **changes), key=key_named("dora"))
     return refused.code, refused.details.get("how")
 

@@ -1,4 +1,4 @@
-"""Keys are replaced, reported compromised, and agents removed: by whom, and what nobody can do with them afterwards."""
+"""Keys are replaced or reported compromised, agents are removed: the permitted authors, and the effects afterwards."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def refusal(ledger: Ledger, author: str, stream: str, data: Any, **fields: Any) -> Refused:
-    """Return how an event is refused; it left nothing behind."""
-    ledger.clock.advance(1)  # else the same bytes again would get their first answer
+    """Return the refusal of an event, after checking that it left nothing behind."""
+    ledger.clock.advance(1)  # otherwise the same bytes again would get their first answer
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, **fields))
 
 
@@ -40,7 +40,7 @@ def rotated(ledger: Ledger, agent: str, key: Key, **change: Any) -> KeyRotated:
 
 
 def rotate(ledger: Ledger, agent: str, *, by: str | None = None) -> tuple[Key, Key]:
-    """Give an agent a new key, which it has from now on; return the old and the new one."""
+    """Give an agent a new key, with which it signs from now on; return the old and the new one."""
     old, new = ledger.keys[agent], key_named(f"{agent} anew {ledger.head()[0]}")
     ledger.emit(by or agent, f"agent/{agent}", rotated(ledger, agent, new))
     ledger.keys[agent] = new

@@ -1,4 +1,4 @@
-"""Further nodes: let in by root alone, each with a checkpoint key of its own, and terms that are counted."""
+"""Further nodes: admitted by root alone, each with its own checkpoint key, and terms that are counted."""
 
 from __future__ import annotations
 

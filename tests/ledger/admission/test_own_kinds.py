@@ -1,4 +1,4 @@
-"""The gate and declared kinds: one submission, edited records, erased events, and what stays after a restart."""
+"""The gate and declared kinds: one submission, edited records, erased events, and the state after a restart."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PATHS: dict[bytes, list[bytes]] = {}
 
 @pytest.fixture
 def entries(ledger: Ledger) -> dict[int, bytes]:
-    """Authority, a handoff that waited for two others, and those two; a session beside them is left out."""
+    """Events of authority, a handoff that waited for two others, and those two; a session beside them is left out."""
     ledger.emit("alice", "session/s", SessionStarted())
     ledger.finish("a", verify=True)
     ledger.finish("b", sender="alice")
@@ -45,7 +45,7 @@ def entries(ledger: Ledger) -> dict[int, bytes]:
 
 
 def given(ledger: Ledger) -> dict[int, bytes]:
-    """Return all entries but those of sessions, and keep the paths of all within their batches."""
+    """Return all entries except those of sessions, with the paths of all within their batches."""
     entries = stored_entries(ledger.log)
     with ledger.client() as client:
         for index, data in enumerate(entries):

@@ -1,4 +1,4 @@
-"""The rules depend on the log alone: replaying its entries into an empty memory gives the very same state."""
+"""The rules depend on the log alone: replaying its entries into an empty memory gives exactly the same state."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def ledger(tmp_path: Path) -> Any:
 
 
 def emit(ledger: ViewLedger, author: str, stream: str, data: EventData) -> None:
-    """Submit an event as agents do: their client makes all checks of the gate, also those that no replay makes."""
+    """Submit an event as agents do: their client makes all checks of the gate, also those that a replay omits."""
     ledger.reads.submit(ledger.sign(author, Draft(stream=stream, data=data)))
 
 

@@ -1,4 +1,4 @@
-"""A credential never enters a log: neither through the author, nor the gate, nor a blob; audits do not judge it."""
+"""No credential enters a log through the author, the gate or a blob; audits do not judge credentials."""
 
 from __future__ import annotations
 

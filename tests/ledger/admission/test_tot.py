@@ -25,7 +25,7 @@ STREAM = f"tot/{story.TASK}"
 
 
 def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
-    """Return the code with which something is refused, having left nothing behind."""
+    """Return the code of a refusal, after checking that it left nothing behind."""
     return ledger.refusal_of(submit).code
 
 

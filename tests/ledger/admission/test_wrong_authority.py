@@ -1,4 +1,4 @@
-"""A gate refuses each wrong event of authority with its code: the logs in which both verifiers find it.
+"""A gate refuses each wrong event of authority with its code. In a log, both verifiers find the same events.
 
 ``wrong_authority`` and ``wrong_invitations`` make these events. Here a real gate decides them, and refuses the first
 that is wrong; the events before it are accepted.
@@ -46,7 +46,7 @@ class Begun(Ledger):
         begin(self)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Submit, and let a millisecond pass: the next event is another one, even if it says the same."""
+        """Submit, and advance the clock by a millisecond: the next event differs, even with the same content."""
         before = self.head()
         try:
             accepted = super().submit(submission)

@@ -92,7 +92,7 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
 
 
 def size_when_let_in(served: Served) -> int:
-    """Ask as alice until she gets an answer: the rest of her flood is served or shed first."""
+    """Ask as alice until she gets an answer: the rest of her flood is served or dropped first."""
     while True:
         try:
             return served.client("alice").head().size
@@ -112,7 +112,7 @@ def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
     served.run(served.nats.flush())
     before = served.nats.stats["in_msgs"]
     with flooding.connect(int(served.url.rpartition(":")[2]), bus_seed("alice")) as connection:
-        connection.settimeout(20)  # else what fails here would hang
+        connection.settimeout(20)  # otherwise a failure would hang
         served._loop.call_soon_threadsafe(runs.wait)
         try:
             connection.sendall(b"SUB _INBOX_alice.> 1\r\n" + message * limits.subscription_window_max + b"PING\r\n")
@@ -235,7 +235,7 @@ def test_agent_that_is_shed_is_told_in_words_and_served_once_it_is_quiet(
     client = served.client()
     served._loop.call_soon_threadsafe(served.service._reads._close, "alice", subscription)
     served.run(until(lambda: subscription.handle is None))
-    for _ in range(2):  # From here on the server knows that nobody listens.
+    for _ in range(2):  # From here on the server knows that no node subscribes.
         served.run(served.nats.flush())
     error = failure_of(client.head)
     assert (error.code, error.recoverable) == ("BUS_UNAVAILABLE", True)

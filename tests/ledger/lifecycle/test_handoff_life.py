@@ -1,4 +1,4 @@
-"""The state of a handoff after events of the cases: what it remembers besides its name."""
+"""The state of a handoff after events of the cases: its fields besides its name."""
 
 from __future__ import annotations
 

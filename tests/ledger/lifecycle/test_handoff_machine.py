@@ -58,7 +58,7 @@ OF_RULES = {
     kinds.HandoffChangesRequested,
     kinds.HandoffAmended,
 }
-# Only cases show these: they need other handoffs, or are about one criterion or question.
+# Only cases show these aspects: they need other handoffs, or are about one criterion or question.
 OF_CASES = {
     kinds.HandoffReady,
     kinds.HandoffSuperseded,
@@ -110,7 +110,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @rule(author=names, is_last=st.booleans(), is_done=st.booleans())
     def judge(self, author: str, is_last: bool, is_done: bool) -> None:
-        """Try to judge the result: as it was handed in last, or first."""
+        """Try to judge the result: the last one, or the first."""
         ids = [event.id for event in self.history if isinstance(event.data, kinds.HandoffCompleted)] or [NO_EVENT]
         result = compute_result(self.version, ids[-1 if is_last else 0])
         if is_done:
@@ -150,11 +150,11 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @property
     def version(self) -> str:
-        """The version that there is, or none."""
+        """The present version, or an empty text."""
         return WRONG_VERSION if self.state is None else self.state.version
 
     def attempt(self, author: str, data: EventData) -> bool:
-        """Apply one event; check what it changed."""
+        """Apply one event; check its effect on the state."""
         event = fact(author, data, at_s=self.now_s, index=len(self.history))
         before = self.state
         try:
@@ -165,13 +165,15 @@ class HandoffMachine(RuleBasedStateMachine):
         status = None if before is None else before.status
         if status != self.state.status:
             assert self.state.status in LEADS_TO[status]
-        # Only the ledger knows whether a hand-over counts: without it, who handed over may be the reviewer, too.
+        # Only the ledger knows whether a hand-over counts: otherwise the agent that handed over may still be the
+        # reviewer.
         reviewers = set() if before is None else {before.reviewer, *(handover.by for handover in before.handovers)}
         if isinstance(data, REVIEWS):
             assert author in reviewers
             assert author != self.state.receiver
         if isinstance(data, kinds.HandoffApproved):
-            # Again: where the rules about keys ask for it, and a claim that lapsed leaves it approved.
+            # A second approval: the rules about keys may ask for it, and a claim that expired leaves the handoff
+            # approved.
             is_approved = status == "approved" or is_lapsed(status, before.lease, event.accepted_ms)
             assert author != self.state.sender or is_approved
             assert data.version == self.state.version
@@ -187,13 +189,13 @@ class HandoffMachine(RuleBasedStateMachine):
         if isinstance(data, (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked, kinds.HandoffCriterionWaived)):
             assert self.state != before
         if before is not None and before.status in FINAL:
-            # Verified again: where the rules about keys ask for it.
+            # A second verification, which the rules about keys may ask for.
             assert msgspec.structs.replace(self.state, verification=before.verification) == before
         return True
 
     @invariant()
     def work_was_approved_before_it_began(self) -> None:
-        """Nothing is in progress, completed or verified that its reviewer did not approve or, alone, create."""
+        """All work in progress, completed or verified was approved by its reviewer, or created by its only human."""
         if self.state is None or self.state.status in ("pending", "rejected", "cancelled"):
             return
         set_at = max(at for at, event in enumerate(self.history) if isinstance(event.data, kinds.HandoffContent))
@@ -206,7 +208,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @invariant()
     def reviewer_is_nobody_who_works(self) -> None:
-        """The receiver never reviews; the sender only where nobody else was named."""
+        """The receiver never reviews; the sender only if nobody else was named."""
         if self.state is not None:
             assert self.state.reviewer != self.state.receiver
             if self.state.reviewer == self.state.sender:
@@ -215,7 +217,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @invariant()
     def history_alone_gives_the_state(self) -> None:
-        """Replaying the accepted events gives the same state: nothing is remembered elsewhere."""
+        """Replaying the accepted events gives the same state: nothing is stored elsewhere."""
         state: HandoffState | None = None
         for event in self.history:
             state = MACHINE.decide(state, event)

@@ -1,4 +1,4 @@
-"""A reasoning graph grows by its owner's steps, and at no time holds a cycle or a step that is not there."""
+"""A reasoning graph grows by its owner's steps, and never has a cycle or a reference to a missing step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search is what its six said: nothing is answered twice, by another, or about nodes that nobody knows."""
+"""A search consists of the messages of its six agents: none is repeated, by a wrong agent, or about unknown nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = story.events()
 STORY = story.STORY
 COMPLETE = len(STORY) - 1
 FAILED = kinds.Failure(code="GENERATION_FAILED", message="The model gave nothing.", recoverable=True)
-# The first of each in the story; a level is generate, generated, added, evaluate, results.
+# The first position of each message in the story; a level is generate, generated, added, evaluate, results.
 DECOMPOSE, SHAPED, INITIALIZE, ROOTED, GENERATE, GENERATED, ADDED, EVALUATE, RESULTS, PRUNED = (
     *(1, 2, 3, 4),
     *(6, 7, 8, 9, 10, 11),
@@ -35,7 +35,7 @@ def after(count: int) -> TotState:
 
 
 def refused(count: int, role: str, data: EventData, causes: tuple[int, ...] = (), **given: Any) -> Refused:
-    """Return the refusal of something said after so many events of the story."""
+    """Return the refusal of a message after so many events of the story."""
     return refusal(transition, after(count), spoken(role, data, index=900, causes=causes, **given))
 
 

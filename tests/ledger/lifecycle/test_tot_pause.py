@@ -58,7 +58,7 @@ PAUSED = after(GENERATED + 1, ("explorer", paused(), (GENERATED,)))
 
 def test_paid_answer_belongs_to_a_request_that_waits_for_its_role() -> None:
     assert len(transition(ASKED, spoken("generator", paid(), index=7, causes=(GENERATE,))).prompts["generator"]) == 1
-    for causes in ((), (0,), (3,), (5,)):  # nothing, the beginning, the explorer's own request, a line for people
+    for causes in ((), (0,), (3,), (5,)):  # no cause, the start, the explorer's own request, a line for people
         assert code_of(ASKED, "generator", paid(), *causes) == "TRANSITION_NOT_ALLOWED"
     assert code_of(after(GENERATED + 1), "generator", paid(), GENERATE) == "TRANSITION_NOT_ALLOWED"
     assert code_of(ASKED, "explorer", paid(sender="explorer"), 3) == "TRANSITION_NOT_ALLOWED"

@@ -26,7 +26,7 @@ unavailable: Final = 7
 
 
 def run(verb: str, home: Path) -> None:
-    """Do to the blob with ``CONTENT`` what ``verb`` says."""
+    """Do what ``verb`` says to the blob with ``CONTENT``."""
     with Log(home, map_size=2**24) as log:
         uploads = Uploads(log.blobs, Quota())
         match verb:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROGRAM: Final = str(Path(__file__).parent / "storing_program.py")
-# The verb, whether the blob is there before it, and whether it is there afterwards.
+# Each verb, whether the blob exists before it, and whether it exists afterwards.
 VERBS: Final = {"put": (False, True), "upload": (False, True), "drop": (True, False), "remove": (True, False)}
 QUICK: Final = {
     "put": (("rename", 1, "killed"), ("fsync", 1, "ENOSPC"), ("write", 1, "ENOSPC"), ("pwrite64", 1, "killed")),
@@ -36,7 +36,7 @@ QUICK: Final = {
 
 @pytest.fixture(params=VERBS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Place]:
-    """A verb, and a ledger on which it is run again and again."""
+    """A verb, and a ledger on which it runs repeatedly."""
     need_strace()
     home = tmp_path / ".deedbook"
     with Ledger(home):
@@ -60,7 +60,7 @@ def faults_of(place: Place, verb: str, command: list[str]) -> Iterator[Fault]:
 
 
 def check_after(home: Path, verb: str, ran: Ran) -> None:
-    """Check what a run left behind, and that the same verb does its work afterwards."""
+    """Check the state that a run left, and that the same verb succeeds afterwards."""
     assert ran.code in {0, 7, -9}, ran.err
     assert "Traceback" not in ran.err
     before, after = VERBS[verb]

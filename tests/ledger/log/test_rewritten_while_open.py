@@ -133,7 +133,7 @@ def keep_erasing(ledger: Ledger, stop: threading.Event) -> None:
 
 
 class Waiting:
-    """The order of several nodes, of which there is one: to publish is to wait for the event loop."""
+    """The order of several nodes, with only one of them: publishing means waiting for the event loop."""
 
     def __init__(self, wait: Callable[[], None]) -> None:
         self._wait = wait

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(ledger: Ledger, tmp_path: Path) -> Iterator[SyncedFolder]:
-    """An empty folder, to be kept in step with ``ledger``."""
+    """An empty folder that is synchronised with ``ledger``."""
     made = SyncedFolder(ledger, tmp_path)
     yield made
     made.close()

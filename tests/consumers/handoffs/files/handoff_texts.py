@@ -1,4 +1,4 @@
-"""Handoff files for tests: the protocol's own examples, and documents built from pieces that are hard to keep."""
+"""Handoff files for tests: the protocol's own examples, and documents of parts that are hard to preserve."""
 
 from __future__ import annotations
 

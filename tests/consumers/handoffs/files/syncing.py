@@ -1,4 +1,4 @@
-"""A folder of handoff files, a ledger, and the agents who keep both in step: each with a memory of its own."""
+"""A folder of handoff files, a ledger, and agents who synchronise both: each with a store of their own."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class SyncedFolder:
         return bob
 
     def assert_in_step(self, *hands: Hand, id_: str = "h") -> None:
-        """Hold file against ledger, and that nobody has anything left to do: neither an event nor a write."""
+        """Check that file and ledger agree, and that nobody has anything left to do: neither an event nor a write."""
         assert self.text(id_) == self.rendered(id_)
         before, inode = self.size(), self.file(id_).stat().st_ino
         for hand in hands:
@@ -197,5 +197,5 @@ class SyncedFolder:
 
 
 def amend_by_command(folder: SyncedFolder, **changes: Any) -> None:
-    """Let alice amend the handoff by something that knows nothing of files."""
+    """Let alice amend the handoff by a command, without its file."""
     folder.emit("alice", amended(content_from(folder.shown()), changes, "it was wrong"))

@@ -1,7 +1,7 @@
-"""Calling the command line: in this process, which is fast, or as a process of its own where that is the point.
+"""Calling the command line: in this process, which is fast, or as a separate process for tests about processes.
 
-``Deedbook`` is somebody's shell in front of one ledger: it calls verbs with its ``--home`` (and ``--server``) and holds
-every call against the rules that all verbs keep: one JSON document on stdout, errors with their code and exit code.
+``Deed`` is a user's shell for one ledger. It calls verbs with its ``--home`` (and ``--server``), and checks each call
+against the rules of all verbs: one JSON document on stdout, errors with their code and exit code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ wait_max_s: Final = 60.0
 
 
 class Place(NamedTuple):
-    """A ledger's folder and, where it is asked through one, its server."""
+    """A ledger's folder and, for calls through a server, the server."""
 
     home: Path
     server: str | None = None
@@ -76,7 +76,7 @@ class Deed:
         return self.place is not None and self.place.server is not None
 
     def run(self, *arguments: object) -> Said:
-        """Call a verb and return what came of it."""
+        """Call a verb and return its result."""
         before: list[str] = []
         if self.place is not None:
             before = ["--home", str(self.place.home)]
@@ -143,7 +143,7 @@ class Deed:
         return report
 
     def written(self) -> int:
-        """Return how many events there are that no service agent signed: a node's own may come at any moment."""
+        """Return the number of events that no service agent signed: a node's own events may come at any moment."""
         while True:
             of_services, total = self._by_services(), self.size()
             if of_services == self._by_services():
@@ -188,7 +188,7 @@ def call_all(home: Path, *verbs: Sequence[object], **changed: str) -> None:
 
 
 class Running:
-    """A verb that runs on as a process of its own; ended by its own pid when the block ends."""
+    """A verb that keeps running as a separate process; the end of the block ends it by its process id."""
 
     def __init__(self, *arguments: object, **changed: str) -> None:
         command = [sys.executable, "-m", "deedbook", *map(str, arguments)]
@@ -232,7 +232,7 @@ class Running:
 
 
 class Serving(Running):
-    """`deed serve`, by default on a free port, ready to be asked."""
+    """`deed serve`, by default on a free port, ready for requests."""
 
     def __init__(self, home: Path, *more: str, **changed: str) -> None:
         super().__init__("--home", home, "serve", "--json", *port_option(home, *more), *more, **changed)
@@ -244,9 +244,9 @@ class Serving(Running):
 
 
 class Kept:
-    """A folder that was built once, with what this machine remembers of its ledger, and is put back for each test.
+    """A folder that was built once, with this machine's trust store of its ledger, and is restored for each test.
 
-    It is put back at the path where it was built: that is what readers remember.
+    It is restored to the same path, because the trust store names that path.
     """
 
     def __init__(self, folder: Path, memory: Path, kept: Path) -> None:
@@ -256,7 +256,7 @@ class Kept:
         shutil.copytree(memory, kept / "memory")
 
     def put_back(self, memory: Path) -> Path:
-        """Return the folder as it was built; ``memory`` becomes what this machine remembers."""
+        """Return the folder as it was built; ``memory`` becomes this machine's trust store."""
         shutil.rmtree(self._folder)
         shutil.copytree(self._kept / "folder", self._folder)
         shutil.copytree(self._kept / "memory", memory)
@@ -265,7 +265,7 @@ class Kept:
 
 
 def wait_until(what: Any, said: str) -> Any:
-    """Return what ``what()`` gives once that is true."""
+    """Return the result of ``what()`` once it is true."""
     deadline = time.monotonic() + wait_max_s
     while time.monotonic() < deadline:
         if found := what():

@@ -108,7 +108,7 @@ def carl(deed: Deed, fresh: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def rob(deed: Deed, fresh: Callable[[str], str]) -> str:
-    """A reviewer of this test's own, who is no human and has no reviews."""
+    """A reviewer for this test alone, who is no human and has no reviews."""
     name = fresh("rob")
     deed("agent", "add", name, "--role", "reviewer", "--unprotected", "--as", "ada")
     return name

@@ -27,7 +27,7 @@ CHAINS = '[[chain]]\nname = "x"\nwhen = "handoff.created"\nthen = { to = "a", re
 
 
 class Sink(NamedTuple):
-    """A server on this machine: its URL, and what it was sent."""
+    """A server on this machine: its URL, and the requests it received."""
 
     url: str
     sent: list[str]
@@ -65,7 +65,7 @@ class Clone(NamedTuple):
         assert self.call("trust", "--yes").code == 0
 
     def configure(self, text: str) -> None:
-        """Let ``config.toml`` say this, and there be no chains."""
+        """Write this text to ``config.toml``, and remove the chains."""
         (self.home / "config.toml").write_text(text)
         (self.home / "chains.toml").unlink()
 
@@ -154,8 +154,8 @@ def clone(tmp_path: Path, origin: Path, sink: Sink) -> Clone:
     mark = origin.parent / "mark"
     mark.unlink(missing_ok=True)
     sink.sent.clear()
-    # Everything but the log's lock: a clone has what git keeps.
+    # Everything except the log's lock: a clone has the files that git stores.
     subprocess.run(["git", "clone", "-q", str(origin), str(tmp_path / "clone")], check=True)
     for file in (tmp_path / "clone" / ".deedbook" / "keys").iterdir():
-        file.chmod(0o600)  # as under a umask of 077: then the mode of key files stops nobody
+        file.chmod(0o600)  # as under a umask of 077: otherwise the mode of the key files would already stop Deedbook
     return Clone(tmp_path / "clone", mark, sink)

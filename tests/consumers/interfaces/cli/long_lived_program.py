@@ -1,4 +1,4 @@
-"""A process that appends three times, as a node does: it goes on after a refusal, and prints what it was answered."""
+"""A process that appends three times, as a node does: it continues after a refusal, and prints each answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ unavailable: Final = 7
 
 
 def append(stream: str) -> int:
-    """Append to three streams, whatever becomes of each; return the exit code."""
+    """Append to three streams, whatever the result of each; return the exit code."""
     settings, code = read_settings(), 0
     key = open_key(Home(settings.home).key_file("alice"))
     with LocalClient(settings) as client:

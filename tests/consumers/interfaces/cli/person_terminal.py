@@ -38,7 +38,7 @@ class Terminal:
         return line
 
     def answer(self, line: str) -> tuple[int, str]:
-        """Type a line, and return what comes of it."""
+        """Type a line, and return exit code and output."""
         self.type(line)
         rest = self.until(None)
         return self.end(), rest

@@ -1,4 +1,4 @@
-"""A session that is reported on, by the verbs of the command line."""
+"""A session with a report, recorded with the verbs of the command line."""
 
 from __future__ import annotations
 

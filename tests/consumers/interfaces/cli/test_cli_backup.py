@@ -60,7 +60,7 @@ def full(alone: Deed) -> Deed:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Deed:
-    """Verbs on a folder where there is no ledger yet."""
+    """Verbs on a folder that has no ledger yet."""
     return Deed(capsys, Place(tmp_path / "elsewhere" / ".deedbook"))
 
 
@@ -263,7 +263,7 @@ def test_backup_cut_short_leaves_nothing(full: Deed, elsewhere: Deed, tmp_path: 
 
 
 def test_flipped_byte_is_refused_or_of_no_account(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
-    """Damage is refused, or is in a part that restore does not use: the second copy of a hash, or the program."""
+    """Damage is refused, unless restore does not use that part: the second copy of a hash, or the program."""
     full("backup", tmp_path / "ledger.tar")
     content = (tmp_path / "ledger.tar").read_bytes()
     chance = random.Random(os.environ.get("DEEDBOOK_SEED"))

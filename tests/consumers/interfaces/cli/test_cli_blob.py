@@ -1,4 +1,4 @@
-"""`deed blob`: stored under one's name, fetched and checked, resumed where it was cut, ended by a quota."""
+"""`deed blob`: stored under one's name, fetched and checked, resumed after a break, stopped by a quota."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_upload_under_which_the_node_is_killed_goes_on_at_the_next_one(
     alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("attempt_timeout_s", "request_time_max_s", "reconnect_wait_max_s"):
-        monkeypatch.setattr(connection, name, 0.3)  # nobody is going to answer
+        monkeypatch.setattr(connection, name, 0.3)  # no answer will come
     alone("agent", "add", "a")
     content = os.urandom(6 * blob_chunk_bytes)
     ref = "blake3:" + blake3(content).hexdigest()

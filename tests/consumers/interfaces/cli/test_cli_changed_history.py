@@ -1,4 +1,4 @@
-"""An old copy put back under a running system: every reader says so, and none passes an event over."""
+"""Somebody restores an old copy of a running ledger: every reader reports it, and none skips an event."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Scene(NamedTuple):
     elsewhere: Path
 
     def remote(self, server: str, *arguments: str) -> tuple[int, str, str]:
-        """Call a verb over the bus as another machine, which remembers what it saw there."""
+        """Call a verb over the bus as another machine, which trusts the head that it saw there."""
         return call("--home", self.deed.home, "--server", server, *arguments, XDG_STATE_HOME=str(self.elsewhere))
 
     def forget(self) -> None:
-        """Lose what this machine remembers, and with it the workers' stores: a ledger restored on a new machine."""
+        """Delete this machine's trust store and the workers' stores, as for a ledger restored on a new machine."""
         shutil.rmtree(os.environ["XDG_STATE_HOME"])
         shutil.rmtree(self.deed.home / "bus")
         for store in self.deed.home.glob("*.db*"):
@@ -40,13 +40,13 @@ class Scene(NamedTuple):
 
 
 def sessions_in(printed: str) -> list[str]:
-    """Return the sessions whose start was printed, one JSON document a line."""
+    """Return the sessions whose start was printed, one JSON document in each line."""
     return [json.loads(line)["stream"].removeprefix("session/") for line in printed.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """The scene, built once: the ledger, an older log of it, and what another machine remembers."""
+    """The scene, built once: the ledger, an older log of it, and another machine's trust store."""
     folder = tmp_path_factory.mktemp("scene")
     home, log, elsewhere = folder / ".deedbook", folder / ".deedbook" / "log" / "data.mdb", folder / "elsewhere"
     call_all(home, ["init", "--unprotected"], ["agent", "add", "a"], ["agent", "add", "b"])
@@ -66,7 +66,7 @@ def built(module_memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept
 
 @pytest.fixture
 def scene(built: Kept, memory_of_readers: Path, capsys: pytest.CaptureFixture[str]) -> Scene:
-    """A subscriber and a remote client have seen all of it; nobody wrote a wrong word."""
+    """A subscriber and a remote client have seen the whole log; nobody wrote a wrong event."""
     folder = built.put_back(memory_of_readers)
     return Scene(Deed(capsys, Place(folder / ".deedbook")), folder / "elsewhere")
 
@@ -96,7 +96,7 @@ def test_verbs_that_act_refuse_a_log_that_was_put_back(scene: Scene, verb: list[
 @pytest.mark.parametrize("verb", [["verify"], ["verify", "--views"], ["verify", "--resume"], ["fsck"]])
 @pytest.mark.parametrize("is_forked", [False, True])
 def test_audits_say_that_the_history_changed(scene: Scene, verb: list[str], *, is_forked: bool) -> None:
-    if is_forked:  # written by a process that remembers nothing: another user, a container
+    if is_forked:  # written by a process without a trust store: another user, a container
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_STATE_HOME", str(scene.deed.home.parent / "nothing"))
             for name in ("new1", "new2", "new3", "new4"):
@@ -144,7 +144,7 @@ def test_nothing_is_signed_over_a_log_that_changed(scene: Scene) -> None:
 
 
 def test_bundle_of_another_history_is_told_by_a_reader_of_the_ledger(scene: Scene) -> None:
-    """Exported by somebody who remembers nothing, at sizes before and after the head that this reader trusts."""
+    """Exported by somebody without a trust store, at sizes before and after the head that this reader trusts."""
     folder = scene.deed.home.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "nothing"))

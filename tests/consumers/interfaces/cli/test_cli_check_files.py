@@ -1,4 +1,4 @@
-"""`deed handoff check-files`: what CI answers to a pull request, in a clone that has no ledger."""
+"""`deed handoff check-files`: the answer of CI to a pull request, in a clone that has no ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 class Team(NamedTuple):
-    """A project with a ledger: where handoffs are made, and the branches of pull requests."""
+    """A project with a ledger, and the branches of pull requests."""
 
     project: Path
     home: Path

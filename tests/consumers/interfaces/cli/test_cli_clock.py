@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def home_left(tmp_path: Path) -> Callable[[int], Path]:
-    """Makes a ledger whose last entry is so many days old, with its keys."""
+    """Return a function that makes a ledger, with its keys, whose last entry is so many days old."""
 
     def make(days: int) -> Path:
         with Ledger(tmp_path / ".deedbook", clock=Clock(time.time_ns() // 1_000_000 - days * DAY_MS)) as ledger:

@@ -1,4 +1,4 @@
-"""`deed session retract` and `resolve`: what a session learned and no longer believes."""
+"""`deed session retract` and `resolve`: findings that a session no longer believes, and unknowns that it answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deed reasoning fetch --have` and `diff`: only what changed is sent, and people can read what that was."""
+"""`deed reasoning fetch --have` and `diff`: only the changes are sent, and people can read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody edits a derived record in LMDB: no verb acts on it, the others go on, and a repair puts it right."""
+"""Somebody edits a derived record in LMDB: no verb acts on it, other verbs keep working, and a repair restores it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOST = key_named("bob's session")
 
 
 class _Believing:
-    """A gate that believes whatever the tables say."""
+    """A gate that believes the tables without checks."""
 
     def check(self, _snapshot: object, _key: bytes, record: object) -> object:
         return record
@@ -42,7 +42,7 @@ class _Believing:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A pending handoff, one that is done, a session, and a key that was revoked."""
+    """A pending handoff, a completed one, a session, and a revoked key."""
     with Ledger(tmp_path / ".deedbook") as ledger:
         ledger.write_keys()
         ledger.hand_over("pending")
@@ -159,7 +159,7 @@ def test_key_whose_revocation_was_edited_away_signs_nothing(home: Path) -> None:
     with Ledger(home) as ledger:
         with pytest.raises(gate_module.Corrupted, match="a key of bob"):
             ledger.emit("bob", "session/s2", SessionStarted(), key=LOST)
-        # One record that was edited costs nobody else in the group anything.
+        # One edited record fails no other event of the group.
         group = [ledger.sign("bob", Draft(stream="session/s2", data=SessionStarted()), key=LOST)]
         group += [ledger.sign("alice", Draft(stream="session/s3", data=SessionStarted()))]
         refused, accepted = ledger.gate.admit([gate_module.check(one) for one in group])
@@ -212,7 +212,7 @@ def test_entry_that_got_past_the_gate_is_skipped_and_every_verb_goes_on(
     before = json.loads(deed(home, "handoff", "show", "pending", "--json").out)["data"]["status"]
     done = json.loads(deed(home, "fsck", "--repair", "--json").out)["data"]
     assert ([one["index"] for one in done["skipped"]], before) == ([bad, bad + 1], "pending")
-    # The history holds it for good, and verifying says so; work on the handoff goes on from where it honestly was.
+    # The history contains it for good, and verifying reports it; the handoff continues from its last valid state.
     report = json.loads(deed(home, "verify", "--json").out)["error"]["details"]["report"]
     assert [one["index"] for one in report["problems"]] == [bad, bad + 1]
     assert [

@@ -1,6 +1,7 @@
 """`deed erase` fails or is killed at any write or sync: it is undone, or the next call finishes it.
 
-A subject whose erasure is signed is erased for every reader at once. Its key is gone at the latest after the next call.
+Once the erasure of a subject is signed, it is erased for every reader. Its key is deleted by the next call at the
+latest.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def deed(folder: Path, *words: str) -> inside.Said:
 
 
 def steer(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let processes find the ledger and the key in ``folder``, and nobody's own."""
+    """Let processes use the ledger and the key in ``folder``, and no user's own."""
     for name, below in (("DEEDBOOK_HOME", ".deedbook"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         patch.setenv(name, str(folder / below))
 
@@ -73,7 +74,7 @@ def test_an_erasure_is_undone_or_finished(stage: Place, monkeypatch: pytest.Monk
 
 
 def check_after(folder: Path, *, has_succeeded: bool) -> str:
-    """Check what a run left behind, and that the next one finishes it; return the state."""
+    """Check the state that a run left, and that the next run finishes it; return the state."""
     shown = deed(folder, *SHOW)
     keys = list(folder.glob("config/deedbook/seals/*/*"))
     is_signed = shown.err.startswith("SUBJECT_ERASED")

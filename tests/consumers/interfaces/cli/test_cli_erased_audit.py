@@ -26,7 +26,7 @@ REASON = "it held a password"
 
 @pytest.fixture
 def erased(alone: Deed) -> tuple[Deed, int]:
-    """A ledger with an erased finding, and the index of the finding. A bundle of before is beside its folder."""
+    """A ledger with an erased finding, and the index of the finding. An earlier bundle is beside its folder."""
     alone("agent", "add", "a")
     stream = start_session(alone, "s")
     emit_finding(alone, stream, f"the password is {SECRET}")
@@ -38,7 +38,7 @@ def erased(alone: Deed) -> tuple[Deed, int]:
 
 
 def assert_erased(report: dict[str, Any], index: int) -> None:
-    """Hold that a report names the erased entry, and finds nothing wrong."""
+    """Assert that a report names the erased entry, and finds nothing wrong."""
     assert (report["ok"], report["outcome"], report["problems"]) == (True, "VALID_WITH_ERASURES", [])
     (row,) = report["erased"]
     assert (row["entry"], row["by"], row["reason"], report["erased_total"]) == (index, "root", REASON, 1)
@@ -97,7 +97,7 @@ def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple
     assert SECRET in deed("show", index)
     replaced = deed.data("restore", before, "--replace")["replaced"]  # the log with the text
     redact = ("redact", index, "--reason", REASON, "--as", "root", "--yes")
-    deed.refuses("HISTORY_CHANGED", *redact)  # a reader here trusts the log that is longer
+    deed.refuses("HISTORY_CHANGED", *redact)  # a reader here trusts the longer log
     deed("recover", "--accept-loss", "--yes", "--as", "root")
     (left,) = [copy for copy in deed.data(*redact)["copies"] if copy["done"] == "left"]
     assert left["place"] == f"{replaced}/log/data.mdb"

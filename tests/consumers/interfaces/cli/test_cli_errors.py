@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def arranged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Actors, Path]:
-    """A ledger in which every bad input is bad for its own reason, and the actors who sign for it."""
+    """A ledger in which each bad input is bad only for its own reason, and the actors who sign."""
     home = tmp_path_factory.mktemp("bad") / ".deedbook"
     with Ledger(home) as made:
         for arrange in {bad.arrange for bad in BAD_INPUTS.values()}:
@@ -328,7 +328,7 @@ def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(
 def test_damaged_module_is_not_called_stopped_by_the_user(
     alone: Deed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def truncated(_: App) -> None:  # as Python's import of a module of which a full disk kept a part
+    def truncated(_: App) -> None:  # as an import of a module that a full disk has truncated
         raise EOFError("marshal data too short")
 
     monkeypatch.setattr(App, "ledger", truncated)

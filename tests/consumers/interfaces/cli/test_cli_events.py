@@ -1,4 +1,4 @@
-"""Events one by one: emitted, submitted, listed, followed, shown, and walked back along their causes."""
+"""Events one by one: emitted, submitted, listed, followed, shown, and traced back to their causes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines(*documents: object) -> bytes:
 
 
 def given_stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    """Let standard input hold some bytes."""
+    """Put some bytes into standard input."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 

@@ -1,4 +1,4 @@
-"""Evidence from its signing to its reader, in a git repository: refused, warned of, moved, changed, and back again."""
+"""Evidence from its signature to its reader, in a git repository: refused, warned of, moved, changed, and restored."""
 
 from __future__ import annotations
 

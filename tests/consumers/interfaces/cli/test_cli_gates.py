@@ -1,4 +1,4 @@
-"""Ways around a handoff's gate, tried through the command line: approving needs the identity key, judging the text."""
+"""Attempts to bypass a handoff's gate: approving needs the identity key, judging needs the version that was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first guesses of users who know git and gh are answered with the command or the option that does it here."""
+"""Users who know git and gh guess a command: the error names the command or option that does it here."""
 
 from __future__ import annotations
 

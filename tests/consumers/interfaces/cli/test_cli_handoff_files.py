@@ -1,4 +1,4 @@
-"""`deed handoff import` and `render`: files in, files out, and every byte accounted for."""
+"""`deed handoff import` and `render`: files are imported and written, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_pa
     out = tmp_path / "out.md"
     assert deed("handoff", "render", name, "--out", out) == f"{out}\n"
     assert out.read_bytes() == path.read_bytes()
-    deed("handoff", "render", name, "--out", out)  # it is the same already
+    deed("handoff", "render", name, "--out", out)  # the file is the same already
     out.write_text("precious")
     assert (
         f"out.md exists and is not {name}.md"

@@ -18,7 +18,7 @@ PARTIES = ("--as", "a", "--to", "b", "--reviewer", "rita")
 
 
 def chain(deed: Deed, names: list[str]) -> list[str]:
-    """Create handoffs of which each waits for the one before."""
+    """Create handoffs, each of which waits for the one before."""
     for number, name in enumerate(names):
         before = ["--depends-on", names[number - 1]] if number else []
         deed("handoff", "create", name, "--title", f"第 {number} 期", "--task", "one", *PARTIES, *before)
@@ -48,7 +48,7 @@ def node(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def answer(lines: list[tuple[str, int]], **fields: Any) -> dict[str, Any]:
-    """Return an answer of these (id, depth), each of which is drawn for the first time."""
+    """Return an answer of these (id, depth); each occurs for the first time."""
     made = {
         "lines": [{"id": name, "depth": depth, "is_again": False} for name, depth in lines],
         "nodes": [node(name) for name, _ in lines],

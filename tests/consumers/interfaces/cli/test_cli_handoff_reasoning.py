@@ -1,4 +1,4 @@
-"""The reasoning behind a handoff: named by who signs, read by who receives, and whatever became of it is said."""
+"""The reasoning behind a handoff: the sender names it, the receiver reads it, and every problem with it is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Do it.
 
 
 def reason(deed: Deed, name: str) -> str:
-    """Let a reason until a conclusion, and return the ref of that."""
+    """Let a record a reasoning with a conclusion, and return the conclusion's ref."""
     deed("reasoning", "start", name, "--task", f"Why do the tokens of {name} never expire?", "--as", "a")
     seen = [f"check() of {name} never reads their age", "--evidence", "src/auth.py:4"]
     deed("reasoning", "step", name, "--type", "observation", *seen, "--as", "a")

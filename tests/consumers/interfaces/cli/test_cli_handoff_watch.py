@@ -37,7 +37,7 @@ def once(place: Place, folder: Path, agent: str) -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Save a file as most editors do: a new one is renamed into its place."""
+    """Save a file as most editors do: write a new one and rename it."""
     saved = path.with_name(f".{path.name}.swp")
     saved.write_text(text)
     saved.replace(path)
@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def is_in_step(deed: Deed, folder: Path, name: str) -> bool:
-    """Whether the file is what the ledger makes of it."""
+    """Return whether the file equals the one that the ledger renders."""
     path = folder / f"{name}.md"
     return path.exists() and path.read_text() == deed("handoff", "render", name)
 
@@ -85,7 +85,7 @@ def test_edit_becomes_an_event_and_an_event_an_edit(deed: Deed, fresh: Fresh, fo
         deed("handoff", "check", name, "--task", 3, "--as", "b")
         wait_until(lambda: "- [x] step 2" in path.read_text(), "the tick in the file")
         whole = path.read_text().replace("- [ ] step 4", "- [x] step 4")
-        with path.open("w") as file:  # an editor that truncates first, and writes in two halves
+        with path.open("w") as file:  # an editor that truncates the file first, and writes it in two halves
             file.write(whole[: len(whole) // 2])
             file.flush()
             time.sleep(0.5)

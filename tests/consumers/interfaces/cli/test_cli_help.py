@@ -1,4 +1,4 @@
-"""Every verb explains itself, by its table without being imported and by itself in the same spirit."""
+"""Every verb has help: one line in the table, which needs no import, and a matching page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from calling import Deed
 
 COMMON = ("--home", "--server", "--as", "--passphrase-fd", "--json")
-# Spellings that are relied on from outside, as far as the verbs are there.
+# Spellings that others rely on, as far as the verbs exist.
 RELIED_ON = {
     "init": "--origin",
     "agent add": "NAME --role",

@@ -1,4 +1,4 @@
-"""`deed import thinking`: what a transcript thought can be found, briefed and traced, and lets nobody act."""
+"""`deed import thinking`: the thinking in a transcript can be found, briefed and traced, and lets nobody act."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def imported(deed: Deed, session: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def imported_by(deed: Deed, fresh: Callable[[str], str], tmp_path: Path) -> ImportedBy:
-    """Returns the first reasoning of a session that an agent imports."""
+    """Return the first reasoning of a session that an agent imports."""
 
     def of(agent: str) -> dict[str, Any]:
         session = fresh("session")

@@ -62,11 +62,11 @@ def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: 
 
 @pytest.mark.parametrize("verb", ["next", "handoff show h1", "handoff why h1", "report query", "report resume"])
 def test_verb_that_only_reads_imports_no_gate_and_no_library_of_servers(alone: Deed, verb: str) -> None:
-    """Such libraries, and those for a terminal's colours, were a third of what `deed next` imported."""
+    """Such libraries, and those for a terminal's colours, were a third of the imports of `deed next`."""
     alone("agent", "add", "a", "--unprotected")
     alone("agent", "add", "r", "--role", "reviewer", "--unprotected")
     alone("handoff", "create", "h1", "--as", "a", "--to", "a", "--reviewer", "r", "--title", "x")
-    alone(*verb.split())  # the views are there
+    alone(*verb.split())  # build the views first
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "--home", str(alone.home), *verb.split()],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`deed init` begins in a project in one step, and `deed uninstall` undoes that to the byte and names what stays."""
+"""`deed init` sets up a project in one step; `deed uninstall` undoes that to the byte, and names what it keeps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def here(capsys: pytest.CaptureFixture[str], project: Path) -> Deed:
 
 
 def everything(project: Path) -> dict[str, bytes | None]:
-    """Return every file and folder of the project, but git's, and each of its user's files."""
+    """Return every file and folder of the project, without git's, and each of its user's files."""
     paths = [*project.rglob("*"), *(path for path in (project.parent / "user").rglob("*") if path.is_file())]
     return {
         str(path): path.read_bytes() if path.is_file() else None

@@ -31,7 +31,7 @@ before_events: Final = 250
 
 
 class Scene(NamedTuple):
-    """A command with its name, and the numbers of events that it may add; every ``stride``th call gets a fault."""
+    """A command with its name, and the possible numbers of new events; every ``stride``-th call gets a fault."""
 
     name: str
     command: list[str]
@@ -72,7 +72,7 @@ QUICK: Final = {
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A ledger with alice and 250 events, and what its readers decided and remember."""
+    """A ledger with alice and 250 events, and its readers' decisions and trust stores."""
     need_strace()
     folder = tmp_path_factory.mktemp("injected") / "stage"
     folder.mkdir()
@@ -98,7 +98,7 @@ def steered(stage: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def steer(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let processes find the ledger in ``folder``, and there alone."""
+    """Let processes use only the ledger in ``folder``."""
     for name, below in (("DEEDBOOK_HOME", ".deedbook"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
         patch.setenv(name, str(folder / below))
 
@@ -115,7 +115,7 @@ def deed(stage: Place, *arguments: str) -> inside.Said:
 
 
 def check_after(stage: Place, scene: Scene, ran: Ran) -> None:
-    """Check what a run left behind, and that work goes on."""
+    """Check the state that a run left, and that work continues."""
     ids = ids_in(stage)
     acknowledged = {int(index): identity for index, identity in ACKNOWLEDGED.findall(ran.out)}
     assert {index: ids[index] for index in acknowledged if index < len(ids)} == acknowledged

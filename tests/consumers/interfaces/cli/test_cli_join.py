@@ -1,6 +1,6 @@
-"""Two shells, two folders: an admin invites, somebody joins from elsewhere, works, and is shut out again.
+"""Two shells, two folders: an admin invites a user, who joins from another folder, works, and is shut out again.
 
-Each shell has a user's folders of its own (trust, memory), as two people on two machines have.
+Each shell has its own user folders (trust records, trust store), as for two people on two machines.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Shell:
         return json.loads(said.out)["data"]
 
     def run(self, *words: object, **changed: str) -> inside.Said:
-        """Call a verb in this process, as from a process of its own."""
+        """Call a verb in this process, as if in a new process."""
         return inside.deed(*words, "--json", cwd=self.folder, **self._own | changed)
 
     def start(self, *words: object) -> Any:
-        """Call a verb that succeeds as a process of its own."""
+        """Call a verb that succeeds, in a new process."""
         said = call(*words, "--json", cwd=self.folder, **self._own)
         assert said.code == 0, said.out
         return json.loads(said.out)["data"]
@@ -66,7 +66,7 @@ class Shell:
 
     @property
     def contents(self) -> bytes:
-        """Everything in the folder, whatever file it is in."""
+        """Return the bytes of all files in the folder."""
         return b"\n".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())
 
 
@@ -147,7 +147,7 @@ def test_two_shells_on_the_pages_do_what_they_say(admin: Callable[..., Any], tmp
 
 
 def _without(words: list[str], *options: str) -> list[str]:
-    """Leave out options with their values: where a page's own server and folder are."""
+    """Leave out options with their values, because the test gives its own server and folder."""
     left = iter(words)
     return [word for word in left if word not in options or not next(left)]
 
@@ -238,7 +238,7 @@ def test_ledger_that_is_not_the_pinned_one_is_not_joined(admin: Callable[..., An
     name = next(_names)
     invitation = Invitation.parse(admin("agent", "invite", name)["code"])
     swapped = msgspec.structs.replace(invitation, root=invitation.root[:32] + "0" * 32)
-    # The server lets the invited in a moment after the invitation.
+    # The server admits an invited agent a moment after the invitation.
     wait_until(lambda: elsewhere.run("join", swapped.code).code != CODES["BUS_UNAVAILABLE"].exit, "let in")
     message = elsewhere.refuses("VERIFICATION_FAILED", "join", swapped.code)["message"]
     assert invitation.root in message

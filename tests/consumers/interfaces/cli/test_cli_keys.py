@@ -37,7 +37,7 @@ sys.exit(run(sys.argv[2:]))
 
 @pytest.fixture
 def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> Deed:
-    """Verbs on a ledger of this test's own, with agents a and b, ada the admin and rita the human reviewer."""
+    """Verbs on a ledger for this test alone, with agents a and b, ada the admin and rita the human reviewer."""
     return Deed(capsys, Place(populated("mine")))
 
 
@@ -99,7 +99,7 @@ def test_sealed_key_keeps_its_passphrase_and_a_wrong_one_leaves_nothing(
 def test_killed_rotation_leaves_a_key_that_signs_and_is_finished_by_whoever_signs_next(
     mine: Deed, renamed: int
 ) -> None:
-    # 1 and 2 put the new files beside the old ones; the ledger accepts; 3 and 4 let them take their places.
+    # Renames 1 and 2 put the new files beside the old ones; then the ledger accepts; 3 and 4 replace the old files.
     command = [sys.executable, "-c", KILLED, str(renamed), "--home", str(mine.home), "key", "rotate", "--as", "a"]
     killed = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -1,4 +1,4 @@
-"""The ledger's own verbs: making one, finding it, agents, keys, views, and what `deed doctor` says of it."""
+"""The verbs about the ledger itself: creating and finding one, agents, keys, views, and the report of `deed doctor`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_trial_is_made_in_one_step_and_says_so_for_ever(nowhere: Deed, passphras
 
 def test_gate_closes_when_the_last_key_gets_a_passphrase(alone: Deed, passphrase: Callable[..., int]) -> None:
     alone("agent", "add", "rita", "--role", "human", "--unprotected")
-    alone("key", "rotate", "--as", "root")  # off a terminal, a new key is stored as the old one was
+    alone("key", "rotate", "--as", "root")  # without a terminal, a new key is stored with the old one's protection
     assert "gate: open (the keys of rita and root have no passphrase)" in alone("verify")
     for name in ("root", "rita"):
         alone("key", "rotate", "--as", name, "--passphrase-fd", passphrase())

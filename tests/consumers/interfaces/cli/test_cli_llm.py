@@ -1,4 +1,4 @@
-"""A model by hand: tried by the doctor, writing beside a brief, judging inferences; all without a server of ours."""
+"""A model called by hand: checked by the doctor, writing beside a brief, judging inferences; all without a node."""
 
 from __future__ import annotations
 

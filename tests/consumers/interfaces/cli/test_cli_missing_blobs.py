@@ -1,4 +1,4 @@
-"""Blobs taken out of a ledger, a bundle or a backup are missed and named; a blob that no entry names is refused."""
+"""Blobs removed from a ledger, a bundle or a backup are reported; a blob that no entry names is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls without a needed option or argument, and texts that are the bare name of a file: refused before anything."""
+"""Calls without a needed option or argument, and texts that are just a file's name, are refused before any work."""
 
 from __future__ import annotations
 

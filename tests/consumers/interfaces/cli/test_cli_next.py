@@ -1,4 +1,4 @@
-"""`deed next` (and `ready`): the queue of who acts, with commands that do what they say."""
+"""`deed next` (and `ready`): the queue of the acting agent, with commands that work."""
 
 from __future__ import annotations
 

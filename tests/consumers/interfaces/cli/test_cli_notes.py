@@ -1,4 +1,4 @@
-"""`deed notes`: a ledger's reports as git notes and files, lost and written again, and sent to other clones."""
+"""`deed notes`: a ledger's reports as git notes and files are lost, written again, and sent to other clones."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_clone_without_a_ledger_reads_and_sends_notes(
 
 
 def program(path: Path) -> Path:
-    """Make a program, and return the file that it leaves where it is run."""
+    """Write an executable program, and return the file that it leaves when it runs."""
     path.write_text(f"#!/bin/sh\ntouch {path}.ran\n")
     path.chmod(0o755)
     return path.with_name(f"{path.name}.ran")

@@ -1,4 +1,4 @@
-"""`deed kind` and `deed emit` for declared kinds: who signs, which fields are shown, and what the refusals say."""
+"""`deed kind` and `deed emit` for declared kinds: who may sign, the fields shown, and the texts of refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--as-of``: what verbs that read would have shown then, and who does not look back."""
+"""``--as-of``: verbs that read answer as they would have then, and other verbs refuse the option."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def handed(deed: Deed, fresh: Callable[[str], str]) -> tuple[str, int]:
-    """A handoff that was amended, and the index of the entry that made it."""
+    """An amended handoff, and the index of the entry that created it."""
     name = fresh("past")
     deed("handoff", "create", name, "--title", "first", "--to", "b", "--reviewer", "rita", "--as", "a")
     (made,) = deed.data("log", "--stream", f"handoff/{name}")["items"]

@@ -63,6 +63,6 @@ def test_a_list_has_what_happened_in_a_period(filled: Deed, verb: str) -> None:
     assert filled.data(*verb.split(), "--until", "1 hour ago")[of] == []
     if verb == "report query":
         return
-    # The next page is of the same period, as the printed command says.
+    # The printed command fetches the next page of the same period.
     printed = filled.document(*verb.split(), "--since", "1 hour ago", "--limit", "1")["next"]
     assert len(filled.data(*shlex.split(printed)[1:])[of]) == 1

@@ -1,4 +1,4 @@
-"""Long work shows its progress: a bar on a terminal, elsewhere one line a stage, and nothing of what ends at once."""
+"""Long work shows its progress: a bar on a terminal, otherwise one line for each stage; short work shows none."""
 
 from __future__ import annotations
 

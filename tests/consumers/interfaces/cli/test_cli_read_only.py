@@ -1,6 +1,6 @@
-"""A ledger on read-only media, an evidence copy: it can be read and audited by the real verbs, and not written.
+"""A ledger on read-only media, such as an evidence copy: the verbs can read and audit it, but not write.
 
-The folder is mounted read-only in a namespace of its own, which binds root as well as anybody else.
+The folder is mounted read-only in a namespace of its own, which stops root, too.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def test_reasoning_without_links_is_no_fault_but_nobody_vouches_for_it(
     assert (report["passed"], report["counts"]["inferences_sound"]) == (True, 1)
     assert report["counts"]["inferences_unlinked"] == 0
 
-    # An inference without links counts only if the conclusion rests on it.
+    # An inference without links counts only if the conclusion depends on it.
     deed("reasoning", "step", name, "So it is empty", *author)
     for rests_on, unlinked in ((4, 0), (5, 1)):
         deed("reasoning", "conclude", name, f"Close it, says {rests_on}", "--rests-on", rests_on - 1, *author)

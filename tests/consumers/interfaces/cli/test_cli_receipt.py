@@ -90,7 +90,7 @@ def stranger(
 
 @pytest.fixture
 def kept(alone: Deed, tmp_path: Path) -> Path:
-    """A receipt of an event of a batch of two, in a ledger of its own."""
+    """A receipt of an event of a batch of two, in a ledger for this test alone."""
     alone("agent", "add", "a")
     start_session(alone, "work")
     emit_finding(alone, "session/work", "one")
@@ -160,7 +160,7 @@ def vkey_of(deed: Deed) -> str:
 def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
     alone: Deed, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log was put back to before the receipt, and went on differently: the receipt is the proof of that."""
+    """The log was set back to before the receipt, and continued differently: the receipt proves that."""
     copy = alone.home.with_name("copy")
     other = Deed(capsys, Place(copy))
     alone("backup", alone.home.with_name("b.tar"))
@@ -176,7 +176,7 @@ def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
     other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is shorter than the receipt
     emit_finding(other, "session/work", "otherwise")
     emit_finding(other, "session/work", "and on")
-    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is a fork of it
+    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # this log is a fork of the receipt's log
 
 
 def test_no_changed_character_of_a_receipt_passes(stranger: Deed, kept: Path, alone: Deed) -> None:
@@ -186,7 +186,7 @@ def test_no_changed_character_of_a_receipt_passes(stranger: Deed, kept: Path, al
         changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
         kept.write_text(changed)
         said = stranger.run("receipt", "verify", kept, "--root", root, "--json")
-        if said.code == 0:  # the chain and the extra data are signed by others: what they say must be the same
+        if said.code == 0:  # others sign the chain and the extra data: their content must be the same
             assert json.loads(said.out)["data"] == good, place
         else:
             assert json.loads(said.out)["error"]["code"] != "UNEXPECTED", place

@@ -1,4 +1,4 @@
-"""`deed reasoning record` and `explain`: graphs from files, and what a brief keeps of them."""
+"""`deed reasoning record` and `explain`: graphs from files, and the parts that a brief keeps."""
 
 from __future__ import annotations
 

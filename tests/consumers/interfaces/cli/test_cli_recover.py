@@ -1,4 +1,4 @@
-"""`deed recover`, and `serve` over a log that was put back: no acknowledged entry is lost without a word."""
+"""`deed recover`, and `serve` over a log that was set back: no acknowledged entry is lost silently."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from deedbook.ledger.log.log import Log
 
 
 class Scene(NamedTuple):
-    """A ledger that was served, a copy of its log from before, and where its log ended when it was stopped."""
+    """A ledger that was served, an earlier copy of its log, and the head of its log when it was stopped."""
 
     deed: Deed
     copy: Path
     head: tuple[int, str]
 
     def put_back(self, *, forget: bool = False) -> None:
-        """Exchange the log for the copy, as somebody with a file manager does; ``forget``: so that no reader knows."""
+        """Replace the log by the copy, as with a file manager; with ``forget``, no reader has a trusted head."""
         log = self.deed.home / "log"
         shutil.rmtree(log)
         shutil.copytree(self.copy, log)
@@ -65,7 +65,7 @@ def append(home: Path, *findings: str) -> None:
 
 
 def put_in(home: Path, *findings: str) -> None:
-    """Append findings while the ledger is served, and wait until it was stopped in order: all is published then."""
+    """Append findings while the ledger is served, and stop it in an orderly way: then all is published."""
     with Serving(home) as serving:
         emit = ["--server", serving.place.server, "emit", "finding.logged", "--stream", "session/s", "--as", "a"]
         call_all(home, *([*emit, "--data", json.dumps({"finding": finding})] for finding in findings))

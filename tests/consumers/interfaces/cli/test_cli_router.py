@@ -1,4 +1,4 @@
-"""`deed router`: chains are checked and tried without a signature, run on what happens, and what failed is shown."""
+"""`deed router`: chains are checked and tried without a signature, run on events, and failures are shown."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_run_signs_as_the_routers_own_agent_and_status_tells_what_failed(alone: 
 
 
 def run_once(deed: Deed) -> str:
-    """Let a router handle what there is."""
+    """Let a router handle all events so far."""
     done = inside.deed("--home", deed.home, "router", "run", "--once")
     assert done.code == 0, done.err
     return done.out

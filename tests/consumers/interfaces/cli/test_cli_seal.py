@@ -191,7 +191,7 @@ def test_a_bundle_has_ciphertext_and_a_key_only_on_request(
 
 
 def judged(folder: Path) -> str:
-    """Return what verify.py of an unpacked bundle says."""
+    """Return the output of verify.py in an unpacked bundle."""
     command = [sys.executable, folder / "verify.py", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
@@ -284,7 +284,7 @@ def test_an_untrusted_folder_opens_nothing_but_says_what_is_sealed(
 
 
 def test_keys_in_a_token(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process of its own for each call, as the library of a token reads its settings once a process."""
+    """Each call is a new process, because the library of a token reads its settings once in a process."""
     token = make_soft_token(tmp_path / "token")
     config = f'[seal]\nkeys = "token"\nmodule = "{token.module}"\ntoken = "{LABEL}"\npin_file = "{token.pin_file}"\n'
     (own.home / "config.toml").write_text(config)

@@ -1,4 +1,4 @@
-"""Text that looks like a secret is refused at the command line, and recorded when a human says so."""
+"""Text that looks like a secret is refused on the command line, and recorded if a human insists."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def home(alone: Deed) -> Path:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of this id that has not ended."""
+    """Return whether a process with this id exists and has not ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -178,7 +178,7 @@ class Watched:
         self.arguments = ["--home", home, "watch", "--as", "a", "--kind", "finding.logged", "--exec", command]
 
     def seen(self) -> list[list[str]]:
-        """Return what the command was given so far."""
+        """Return the inputs that the command got so far."""
         return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
 
     def findings(self) -> list[str]:
@@ -186,7 +186,7 @@ class Watched:
         return [one[-1] for one in self.seen()]
 
     def position(self) -> int | None:
-        """Return the index that the watcher reads next, None while it has none."""
+        """Return the index that the watcher reads next, None before it has one."""
         for path in (self.home / "subscribers").glob("watch-*.db"):
             with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):  # being made
                 for (position,) in db.execute("SELECT next_index FROM deedbook_positions"):

@@ -1,4 +1,4 @@
-"""`deed session move`: another harness goes on with a session, and nothing is written before the plan was shown."""
+"""`deed session move`: another harness continues a session, and nothing is written before the plan was shown."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_conclusion_names_the_steps_that_it_rests_on_and_unlinked_steps_are_told
     assert (shown["dependencies"], shown["conclusion"]) == ({"3": [1, 2]}, "Mend it")
     again = record(deed, tmp_path, session, f"{text}  rests-on: 1,2\nfinding: f\n")
     assert again["is_repeat"]
-    # A conclusion in the words of a step is another step.
+    # A conclusion with the same text as a step is still another step.
     record(deed, tmp_path, session, f"reasoning: {name}\nconclude: So it is\n  rests-on: 2\n")
     assert deed.data("reasoning", "show", name)["memory"]["dependencies"]["4"] == [2]
 

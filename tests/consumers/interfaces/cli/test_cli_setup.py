@@ -1,4 +1,4 @@
-"""`deed setup` says what it wrote, checks with an exit code, and is removed without a trace."""
+"""`deed setup` prints what it wrote, checks with an exit code, and is removed without a trace."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
     assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"deed hook {harness}"
     written = files(project)
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
-    monkeypatch.setenv("DEEDBOOK_AGENT", "codex")  # somebody's own: it is none of the team's
+    monkeypatch.setenv("DEEDBOOK_AGENT", "codex")  # a user's own agent, none of the team's
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
     assert files(project) == written
     assert ready.data("setup", harness, "--check")["installed"] is True
@@ -119,7 +119,7 @@ def test_own_settings_go_before_a_teams_come_and_leave_its_page(ready: Deed, pro
     assert "--remove" in ready.refuses("USAGE", "setup", "claude-code", "--team")["message"]
     ready("setup", "claude-code", "--remove")
     ready("setup", "claude-code", "--team")
-    (project / ".claude/settings.local.json").write_bytes(own)  # as if a colleague's came by a pull
+    (project / ".claude/settings.local.json").write_bytes(own)  # as if a colleague's file came by a pull
     ready("setup", "claude-code", "--remove")
     assert b"deed" not in (project / ".claude/settings.local.json").read_bytes()
     assert ready.data("setup", "claude-code", "--check")["installed"] is True

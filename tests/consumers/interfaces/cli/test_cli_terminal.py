@@ -65,7 +65,7 @@ ALL: Final[list[Screen]] = [*product((80, 120), (True, False))]
 
 @pytest.fixture(scope="module")
 def home(populated: Callable[[str], Path]) -> Path:
-    """A ledger with what makes lists wide: Chinese, emoji, accents, long ids, reasons and names."""
+    """A ledger with content that makes lists wide: Chinese, emoji, accents, long ids, reasons and names."""
     folder = populated("terminal")
 
     def call(*words: str) -> None:
@@ -107,7 +107,7 @@ def home(populated: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def screens(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Screen, str], str]]:
-    """Reads the screen of a width, in colour or not, with further options of capture-pane."""
+    """Return a function that reads the screen of a width, in colour or not, with further options of capture-pane."""
     program = shutil.which("tmux")
     if program is None:
         pytest.skip("not run: the command `tmux` is missing (`apt-get install tmux`)")
@@ -146,7 +146,7 @@ def screens(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ca
 def shown(screen: str) -> list[str]:
     """Return the lines of a screen, without the parts that differ from run to run."""
     screen = A_TIME.sub(lambda time: "2026-01-01 00:00:00Z"[: len(time[0])], A_KEY.sub("0123456789abcdef", screen))
-    screen = A_VERSION.sub("sha256:000000", screen)  # it is that of a content with the day on which it was written
+    screen = A_VERSION.sub("sha256:000000", screen)  # the hash of a content that includes its date
     return [line.rstrip() for line in screen.rstrip().split("\n")]
 
 

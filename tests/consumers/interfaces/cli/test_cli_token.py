@@ -1,4 +1,4 @@
-"""`deed token`: made once, listed without what it is, ended."""
+"""`deed token`: created once, listed without its secret, revoked."""
 
 from __future__ import annotations
 

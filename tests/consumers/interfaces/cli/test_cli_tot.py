@@ -1,4 +1,4 @@
-"""`deed tot`: six processes solve a problem; what they said is shown, logged, proved and resumed."""
+"""`deed tot`: six processes solve a problem; their messages are shown, logged, proved and resumed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def story() -> dict[str, Any]:
 
 
 def stopped_task(shell: Deed, keys: dict[str, str], task_id: str = "tot-20260101-000000-lonely") -> str:
-    """Start a task whose agents never come, and return its id."""
+    """Start a task without agents, and return its id."""
     roles = [{"role": role, "agent": f"tot-{role}", "key": key} for role, key in keys.items()]
     opened = {
         "task_id": task_id,
@@ -232,7 +232,7 @@ def test_tree_is_followed_while_it_is_searched(shell: Deed, solved: Solved) -> N
     words = ["--home", solved.place.home, "tot", "run", "--problem", "1 2 3 4", "--no-logs", "--json"]
     with Running(*words) as running_task:
         new = wait_until(lambda: {one["id"] for one in shell.data("tot", "list")["items"]} - known, "a task started")
-        # In this process: the search may be over before another one has started.
+        # In this process: the search might end before another process has started.
         followed = inside.deed("--home", solved.place.home, "tot", "show", *new, "--follow", "--json")
         sizes = [len(json.loads(line)["data"]["nodes"]) for line in followed.out.splitlines()]
         assert json.loads(running_task.line())["data"]["stats"]["total_nodes"] == sizes[-1]

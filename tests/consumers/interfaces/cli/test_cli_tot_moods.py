@@ -1,4 +1,4 @@
-"""`deed tot run` with a model in every mood: no paid answer is lost, and a healthy model ends what another began."""
+"""`deed tot run` with a model in every mood: no paid answer is lost, and a healthy model finishes another's search."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_no_mood_of_a_model_loses_a_paid_answer(alone: Deed, model: ThinkingMode
     kept = paid(alone, task_id)
     assert [one for one in kept if one in usable] == usable
     assert again["stats"]["llm_calls"] == mood.requests + mood.later
-    # The first question is one that failed, and no question with a usable answer is asked again.
+    # The first question is the one that failed, and no question with a usable answer is asked again.
     assert digest_of(model.received[0]) in before
     prompts = [one.prompt_sha256 for one in kept if one.answer]
     assert len(prompts) == len({*prompts}) == HEALTHY

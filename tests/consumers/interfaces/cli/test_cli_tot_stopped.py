@@ -1,4 +1,4 @@
-"""A search that is stopped, or moved: what the command line says then, to whom, and what it leaves behind."""
+"""A search is stopped or moved: the output of the command line, and the state that it leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# The most nodes that a search may have: a process that is slow to stop it still finds it at work.
+# The most nodes that a search may have: even a slow process finds it still running and can stop it.
 SLOW = ("--problem", "4 5 6 7 8 9", "--strategy", "BFS", "--depth", 5, "--branching", 9, "--nodes", 2_000)
 
 

@@ -1,4 +1,4 @@
-"""A cloned repository that would run a program and send a secret: nothing does before `deed trust`."""
+"""A cloned repository is set up to run a program and send a secret: nothing happens before `deed trust`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED: Final = {
 
 
 def every_verb() -> list[list[str]]:
-    """Return a call of each verb of the program: its words, and something for each argument and demanded option."""
+    """Return a call of each verb of the program: its words, and a value for each argument and required option."""
     calls: list[list[str]] = []
 
     def walk(group: Group, words: list[str]) -> None:
@@ -63,8 +63,8 @@ def _given(command: click.Command) -> list[str]:
 
 
 def test_no_verb_of_a_clone_runs_or_sends_anything_before_it_is_trusted(clone: Clone) -> None:
-    # In this process: the canaries are outside all the same, and 120 starts of Python take half a minute. Those that
-    # would certainly act are started, as are hooks and tools below, and in the long run all.
+    # In this process, because 120 starts of Python take half a minute, and the canaries are outside of it anyway. Verbs
+    # that would certainly act run in a new process, as hooks and tools do below; in the long run all verbs do.
     for words in [*every_verb(), *REFUSED.values()]:
         is_process = is_long_run or words in REFUSED.values()
         done = (clone.start if is_process else clone.call)(*words)
@@ -207,7 +207,7 @@ def test_person_at_a_terminal_is_shown_what_it_does_and_asked(clone: Clone, answ
 
 
 def _read_until(terminal: int, text: bytes | None) -> bytes:
-    """Return what a terminal shows until a text, or to its end."""
+    """Return a terminal's output up to a text, or to its end."""
     shown = b""
     while text is None or text not in shown:
         try:

@@ -61,7 +61,7 @@ HARMLESS: Final = {
 
 
 def fields_of(struct: type, prefix: str = "") -> Iterator[str]:
-    """Yield the path of every setting that a type can hold; a table that nobody gave a type is one itself."""
+    """Yield the path of every setting that a type can hold; a table without a type counts as one setting."""
     for field in msgspec.structs.fields(struct):
         path = prefix + field.encode_name
         nested = [TABLES[path]] if path in TABLES else list(_structs(field.type))
@@ -235,11 +235,11 @@ ACTS: Final[dict[str, Callable[[Clone], bool]]] = {
     "views.store": keeps_views_where_the_store_is,
     **{f"cluster.{name}": joins_the_servers_that_are_named for name in ("listen", "routes", "host", "password", "tls")},
 } | {f"chain.then.{name}": signs_what_the_chains_say for name in chains_file.Step.__struct_fields__}
-"""Each setting that acts, and what shows that it does when it is trusted."""
+"""Each setting that acts, and the check that it acts once it is trusted."""
 
 
 def test_every_setting_is_harmless_or_shown_to_act() -> None:
-    """A new setting, nested or in a chain, is refused here until somebody says which it is."""
+    """A new setting, nested or in a chain, is refused here until somebody says whether it acts."""
     chains = set(fields_of(chains_file._File))
     assert set(fields_of(Config)) <= HARMLESS
     assert {path for path in fields_of(Actions) if path not in HARMLESS} == {

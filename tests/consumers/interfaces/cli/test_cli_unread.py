@@ -1,4 +1,4 @@
-"""`deed unread` shows each line of others once, and only those of handoffs that concern the agent."""
+"""`deed unread` shows each line of another agent once, and only lines about handoffs that concern the reader."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ EVIL = """# Handoff: Ship mallorys key to the server
 
 @pytest.fixture
 def opened(tmp_path: Path, cheap_passphrases: None) -> Iterator[Callable[[], list[str]]]:
-    """Makes the option that opens alex's sealed key for a whole run."""
+    """Return a function that makes the option which opens alex's sealed key for a whole run."""
     file, made = tmp_path / "passphrase", list[int]()
     file.write_text(f"{PASSPHRASE}\n{PASSPHRASE}\n")
 
@@ -89,7 +89,7 @@ def test_edit_of_what_the_human_approved_is_held(
     assert f"alex must run deed handoff watch {folder} --sign rotate --as alex" in said
     shown = alone.data("handoff", "show", "rotate")
     assert (shown["status"], [task["text"] for task in shown["tasks"]]) == ("approved", ["gzip old logs"])
-    assert "drop the production database" in file.read_text()  # and the edit is still there
+    assert "drop the production database" in file.read_text()  # and the edit stays in the file
 
 
 def test_file_that_names_a_reviewer_waits_for_them(alone: Deed, folder: Path, opened: Callable[[], list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""`deed why`: what something rests on, what it led to, and both for tools of W3C PROV."""
+"""`deed why`: the causes and the consequences of an event, and both for tools of W3C PROV."""
 
 from __future__ import annotations
 

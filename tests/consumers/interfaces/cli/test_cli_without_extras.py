@@ -1,4 +1,4 @@
-"""An installation without extras: everything on one machine works, and what needs an extra names it.
+"""An installation without extras: everything on one machine works, and a verb that needs an extra names it.
 
 In place of such an installation, a process runs that cannot import the packages of any extra.
 """

@@ -1,4 +1,4 @@
-"""`--policy` and `deed doctor`: what witnesses have cosigned, and what follows when it is too little."""
+"""`--policy` and `deed doctor`: the cosignatures of witnesses, and the consequences of too few."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def policy(alone: Deed, tmp_path: Path) -> Path:
 
 
 def witness(deed: Deed, signer: Signer = ONE) -> None:
-    """Cosign the log as it is now, as a node keeps it."""
+    """Cosign the present log, as a node does."""
     note = deed("checkpoint")
     (deed.home / WITNESSED_FILE).write_text(note + signer.line(note, int(time.time())))
 
@@ -59,7 +59,7 @@ def test_verify_demands_the_quorum_or_is_told_to_do_without(alone: Deed, policy:
 
 
 def test_a_log_that_is_not_the_witnessed_one_is_found(alone: Deed, policy: Path, tmp_path: Path) -> None:
-    """The witnesses of another history cosigned under the log's own key: its root is not this one's."""
+    """Witnesses cosigned another history under the log's own key: its root is not the one of this log."""
     other = tmp_path / "other"
     text = policy.read_text()
     policy.write_text(text.replace(text.split()[1], Signer(ONE.name, 3).vkey))

@@ -1,4 +1,4 @@
-"""`deed redact` and the copies of a text on this machine: a raw search over all files of a project finds nothing."""
+"""`deed redact` and the copies of a text on this machine: a raw search over all files of a project finds none."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def project(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 
 
 class Machines(NamedTuple):
-    """A ledger behind a server, with the keys of all, and the project of an agent on another machine."""
+    """A ledger behind a server, with all keys, and the project of an agent on another machine."""
 
     ledger: Deed
     other: Deed
@@ -86,7 +86,7 @@ def machines(
 
 
 def spread(deed: Deed) -> None:
-    """Let a finding, a reasoning with its brief, a handoff with its files, and a report with its copies hold it."""
+    """Put the secret into a finding, a reasoning with brief, a handoff with files, and a report with copies."""
     folder = deed.home.parent
     deed("session", "start", "s0", "--as", "a", "--task", "Look")
     deed("session", "finding", "s0", f"the password is {SECRET}", "--as", "a")
@@ -105,7 +105,7 @@ def spread(deed: Deed) -> None:
 
 
 def holding(deed: Deed) -> list[str]:
-    """Return the files of the project and of the user's state that hold the secret, without git's own."""
+    """Return the files of the project and of the user's state that contain the secret, without git's own."""
     found = files_that_hold(deed.home.parent.rglob("*"), [SECRET]) + files_that_hold(
         (Path.home() / "state").rglob("*"), [SECRET]
     )

@@ -52,7 +52,7 @@ def part_of(document: Any, path: list[str]) -> Any:
 
 
 class Shell:
-    """Somebody's shell, as far as the pages need one."""
+    """A user's shell, as far as the pages need one."""
 
     def __init__(self, deed: Deed, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.deed, self.folder, self.patch = deed, folder, patch
@@ -68,7 +68,7 @@ class Shell:
         return text + (f"\n[{code}]" if code else "")
 
     def call(self, line: str) -> tuple[str, int]:
-        """Call a command, and return what it prints through its filter, with its exit code."""
+        """Call a command, and return its filtered output and its exit code."""
         line = re.sub(r"\$\((deed .*?)\)", lambda match: self.call(match[1])[0].strip(), line)
         for name, value in self.variables.items():
             line = re.sub(rf"\${name}\b", value, line)

@@ -1,4 +1,4 @@
-"""Dashboards to look at, each of a ledger of its own, and a browser that all of them are looked at with."""
+"""Dashboards, each of a ledger of its own, and one browser for all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def viewer(tmp_path: Path) -> Iterator[Viewer]:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser, which takes most of a second to start; ``browser.let_in`` shows it a dashboard."""
+    """A browser, which takes most of a second to start; ``browser.let_in`` shows a dashboard in it."""
     with pytest.MonkeyPatch.context() as patch:
 
         def fetch(*_: object) -> Any:

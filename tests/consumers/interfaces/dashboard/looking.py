@@ -1,4 +1,4 @@
-"""Looking at a dashboard without a browser: a ledger, and a viewer who came in by a launch link."""
+"""A dashboard without a browser: a ledger, and a viewer who logged in with a launch link."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ORIGIN = "http://127.0.0.1:4280"
 
 @cache
 def sealed(seed: bytes, ledger: str, name: str, passphrase: str, _cost: int) -> bytes:
-    """Return the file of a key that opens with a passphrase; made once for each cost, which may be most of a second."""
+    """Return the file of a key with a passphrase; made once for each cost, because it takes most of a second."""
     return encode_key(Key(seed), ledger=ledger, name=name, passphrase=passphrase)
 
 
@@ -45,7 +45,7 @@ def seal(ledger: Ledger, name: str = "rita", passphrase: str = PASSPHRASE) -> No
 
 
 class Viewer:
-    """A browser that was let in by a link of ``name``; ``ledger`` is what it looks at, and can be written to."""
+    """A client that logged in with a link of ``name``; a test can write to ``ledger``, which the dashboard shows."""
 
     def __init__(self, ledger: Ledger, dashboard: Dashboard, name: str = "rita") -> None:
         self.ledger = ledger
@@ -59,7 +59,7 @@ class Viewer:
         self.enter()
 
     def enter(self, link: str = "", **headers: str) -> httpx.Response:
-        """Come in by a launch link, by default a fresh one of the viewer's own name."""
+        """Log in with a launch link, by default a new one for the viewer's own name."""
         return self.client.get("/launch", params={"token": link or self.link()}, headers=headers)
 
     def link(self) -> str:
@@ -91,21 +91,21 @@ class Viewer:
 
 
 def form_of(viewer: Viewer, word: str, path: str = "/h/x", **written: str) -> dict[str, str]:
-    """Return the form of a page as a browser sends it when the button of ``word`` is pressed."""
+    """Return the form of a page as a browser sends it when the button with ``word`` is pressed."""
     form = viewer.data(path)["form"]
     (button,) = [one for one in form["choices"] if one["word"] == word]
     return {**form["fields"], "decision": button["value"], "note": "", **written}
 
 
 def token_of(page: str, path: str) -> str:
-    """Return the token in the form of a page that is sent to ``path``."""
+    """Return the token in the form that a page sends to ``path``."""
     return page.partition(f'action="{path}"')[2].partition('name="csrf" value="')[2].partition('"')[0]
 
 
 def look(folder: Path, *, human: str = "rita", agents: Mapping[str, Sequence[Role]] = AGENTS) -> Iterator[Viewer]:
     """Yield a viewer of a new ledger, by default as its human, rita."""
     with Ledger(folder, agents=agents) as ledger:
-        # LMDB opens a folder once in a process: what the dashboard reads is the very log that the test writes to.
+        # LMDB opens a folder once in a process, so the dashboard reads the same open log that the test writes to.
         ledger.write_keys()
         client = LocalClient(ledger.settings(), log=ledger.log, views=Reader)
         clients._clients[folder.resolve()] = client, 0

@@ -1,4 +1,4 @@
-"""An audit that is started in a real browser: the page follows it and ends with the verdict in words."""
+"""An audit is started in a real browser: the page follows it and ends with the verdict in words."""
 
 from __future__ import annotations
 

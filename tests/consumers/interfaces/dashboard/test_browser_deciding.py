@@ -81,7 +81,7 @@ def test_handoff_is_approved_by_keyboard_alone_and_the_next_one_opens(story: Led
     assert str(approved.index) in browser.text("[role=status]")
     assert browser.evaluate("document.activeElement.id") == f"at-{following}"
     assert browser.evaluate("document.querySelector('.row.open').id") == f"q-{following}"
-    browser.press("j")  # goes on from here, not from the first row
+    browser.press("j")  # continues from this row, not from the first
     rows = browser.evaluate("[...document.querySelectorAll('[data-row]')].map((row) => row.id)")
     at = rows.index(f"at-{following}")
     assert browser.evaluate("document.activeElement.id") == rows[min(at + 1, len(rows) - 1)]
@@ -145,7 +145,7 @@ def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) ->
 
 
 def hand_over(story: Ledger, name: str, *tasks: str) -> None:
-    """Let claude-code hand work to codex, or amend what it handed over."""
+    """Let claude-code hand work to codex, or amend an earlier handoff."""
     is_known = name in {one["id"] for one in story.ask("handoffs.list", limit=50)["items"]}
     data = {"title": f"Work called {name}", "to": "codex", "reviewer": HUMAN, "tasks": list(tasks)}
     with Ledger(settings=Settings(home=story.settings.home, agent="claude-code")) as sender:
@@ -191,7 +191,7 @@ def test_open_form_says_that_its_handoff_has_changed_and_leads_to_the_new_versio
 
 
 def test_form_that_another_page_sends_is_refused_whatever_it_knows(story: Ledger, browser: Browser) -> None:
-    """Another server on this machine gets our cookie sent along, and may have read the form: it is not our page."""
+    """Another server on this machine gets our cookie, too, and may have read the form: but its origin is not ours."""
     hand_over(story, "forged", "Read it")
     browser.open(f"{browser.url}/h/forged")
     whole = browser.evaluate(
@@ -232,7 +232,7 @@ def test_imported_handoffs_are_selected_read_and_accepted_with_one_passphrase(st
         browser.evaluate(f"document.querySelector('.pick[value={name}]').focus()")
         browser.press(Keys.SPACE)
     browser.evaluate(f"document.getElementById('at-{names[2]}').click()")
-    browser.until_shown("Verify v1", ".row.open")  # to open a row leaves the selection as it is
+    browser.until_shown("Verify v1", ".row.open")  # opening a row does not change the selection
     assert browser.evaluate("[...document.querySelectorAll('.pick:checked')].map((pick) => pick.value)") == list(
         names[:2]
     )

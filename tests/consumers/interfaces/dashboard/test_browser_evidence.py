@@ -1,4 +1,4 @@
-"""Evidence and comparisons in a real browser: with scripts off, for people who hear them, and on a phone."""
+"""Evidence and comparisons in a real browser: without scripts, with a screen reader, and on a phone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
-    """A browser that was let in, and at what address it is."""
+    """A browser that is logged in, and the address of its dashboard."""
     with let_in(chromium, story.home, project=project_of(story.home)):
         yield chromium
 

@@ -1,6 +1,6 @@
-"""Pages about what an attacker wrote: no script runs, nothing of it becomes markup, and it breaks no page's layout.
+"""Pages with an attacker's texts: no script runs, no text becomes markup, and no page's layout breaks.
 
-In `make test` that is two addresses of each route, in `make faults` all.
+`make test` looks at two addresses of each route, `make faults` at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live tail in a real browser: rows that come without a reload, ten tabs on one stream, a leader that goes."""
+"""The live tail in a real browser: new rows without a reload, ten tabs on one stream, a leading tab that closes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def browser(carol: Opened, chromium: Browser) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Browser]:
-    """One tab, whose stream is up."""
+    """One tab with a connected stream."""
     browser.open(browser.url)
     browser.until(lambda: browser.text("#live") == "live")
     yield browser

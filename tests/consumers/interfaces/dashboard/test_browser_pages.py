@@ -1,7 +1,7 @@
-"""Every page in a real browser: no fault in the console or of the policy, none for people who hear or tab through it.
+"""Every page in a real browser: no error in the console, of the policy, or for users of screen readers and keyboards.
 
-In `make test` Chromium judges one address of each route, in a width and colour scheme that take turns, and measures
-it in all three widths; in `make faults` Chromium and Firefox judge all addresses in all six looks.
+In `make test` Chromium judges one address of each route, in a width and colour scheme that take turns, and measures it
+in all three widths; in `make faults` Chromium and Firefox judge all addresses in all six looks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.home.config import Settings
 
-# The first of all installs axe-core, and a page may come slowly; the long run judges 300 looks in one test.
+# The first test installs axe-core, and a page may load slowly; the long run judges 300 looks in one test.
 pytestmark = pytest.mark.timeout(7200 if is_long_run else 300)
 
 # Paper would lack the hidden content of areas that scroll, because nobody can scroll there.
@@ -51,7 +51,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def browser(story: Settings, chromium: Browser) -> Iterator[Browser]:
-    """A browser that was let in, and at what address it is."""
+    """A browser that is logged in, and the address of its dashboard."""
     with let_in(chromium, story.home, project=project_of(story.home)):
         yield chromium
 
@@ -61,7 +61,7 @@ def test_every_page_is_looked_at(story: Settings) -> None:
 
 
 def faults_of_pages(browser: PageChecks, story: Settings) -> list[str]:
-    """Open all pages in a browser; return their faults: in the console, in layout, for people who hear them."""
+    """Open all pages in a browser; return their faults: in the console, in layout, in accessibility."""
     faults: list[str] = []
     for number, (name, address) in enumerate(shown(story, each=1000 if is_long_run else 1)):
         turn = [LOOKS[(number + step) % len(LOOKS)] for step in (0, 1, 2)]  # all widths
@@ -118,7 +118,7 @@ def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Sett
     address = next(one for name, one in shown(story) if name == "tot_thoughts")
     browser.open(browser.url + address)
     last = browser.evaluate("document.querySelectorAll('#tree .node').length")
-    for share in (0.25, 0.5):  # the second comes while the first is fetched
+    for share in (0.25, 0.5):  # the second request comes while the first page is fetched
         browser.evaluate(
             "(() => { const one = document.querySelector('[data-scrub]'); "
             f"one.value = Math.round(Number(one.min) + {share} * (one.max - one.min)); "
@@ -136,7 +136,7 @@ def test_slider_leads_through_a_search_and_its_address_can_be_shared(story: Sett
 def test_a_page_looks_back_in_time_from_its_head_which_stays_in_view(browser: Browser) -> None:
     browser.look(Look(PHONE, LIGHT))
     browser.open(browser.url + "/graph?id=rel-0-4")
-    assert browser.evaluate("scrollY") == 0  # the chosen box is further down, in an area of its own
+    assert browser.evaluate("scrollY") == 0  # the chosen box is further down, in its own scroll area
     browser.evaluate("document.querySelector('.back summary').focus()")
     browser.press(Keys.ENTER, Keys.TAB, "300", Keys.ENTER)
     browser.until_shown("As of #300", ".past")

@@ -134,7 +134,7 @@ def changes(story: Settings) -> dict[str, tuple[Change, list[str]]]:
     _, _, root, *_ = receipt.checkpoint_text.split("\n")
     signature = receipt.checkpoint_text.split()[-1]
     sibling, content, changed_content = receipt.path[0].hex(), encode_base64(entry), bytearray(entry)
-    changed_content[-1] ^= 1  # the count of the entries of authority: a part that the author did not sign
+    changed_content[-1] ^= 1  # the count of the entries of authority, which the author does not sign
     path = ["check-path", "path"]
     return {
         "a sibling": (Change(sibling, other(sibling)), path),

@@ -16,7 +16,7 @@ LEARNED = "[...document.querySelectorAll('[aria-labelledby=learned] li')].map((r
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterator[Browser]:
-    """A browser that was let in to the demo's past."""
+    """A browser that is logged in to the demo's dashboard."""
     story = live_copy(tmp_path_factory, "week")
     with let_in(chromium, story.home, project=project_of(story.home)):
         yield chromium

@@ -37,7 +37,7 @@ def bring(viewer: Viewer, name: str, status: str = "done", **content: Any) -> No
 
 @pytest.fixture
 def rita(viewer: Viewer) -> Viewer:
-    """Let rita look, whose key is sealed and open for this session, at three claims to be over."""
+    """Let rita, whose key is sealed and open for this session, look at three handoffs that claim to be completed."""
     seal(viewer.ledger)
     (session,) = viewer.dashboard.guard._sessions.values()
     session.signer._key, session.signer._until = viewer.ledger.keys["rita"], 1e12

@@ -1,4 +1,4 @@
-"""Two people use one dashboard, rita and ruth: each decides their own, and nobody decides with the other's things."""
+"""Rita and Ruth use one dashboard: each decides their own items, and nobody decides with another's form or key."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_each_signs_with_their_own_key_and_passphrase_only(rita: Viewer, ruth: V
 def test_form_that_one_was_shown_is_refused_in_the_session_of_the_other(rita: Viewer, ruth: Viewer) -> None:
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
     proof, size = unlock(ruth, OTHERS_PASSPHRASE), rita.ledger.head()[0]
-    form = form_of(rita, "approve", "/reviews/r")  # ruth may answer the same review, with a form of her own
+    form = form_of(rita, "approve", "/reviews/r")  # ruth may answer the same review, with her own form
     refused(ruth.post("/reviews/r/decide", **form, proof=proof), 403, "does not belong to a page")
     refused(ruth.post("/lock", csrf=token_of(rita.page("/me"), "/logout")), 403, "does not belong to a page")
     assert (rita.ledger.head()[0], session_of(ruth).signer.left_s > 0) == (size, True)
@@ -344,7 +344,7 @@ def test_page_for_others_is_served_only_with_tls(url: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="not run: only Linux has prctl")
 def test_other_programs_of_the_same_user_cannot_read_the_memory_of_the_dashboard() -> None:
     """Root reads all memory, so both programs of this test give up that right first."""
-    # Such a change of the user hides memory, too, until it is shown again.
+    # Such a change of the user makes the memory unreadable, too, until it is made readable again.
     user = "import ctypes, os; os.getuid() or os.setuid(65534); ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"
     hidden = f"from deedbook.consumers.interfaces.dashboard.signer import hide_memory\n{user}hide_memory()\n"
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Evidence on the pages: as signed and as it is now, with the same figures wherever it is shown."""
+"""Evidence on the pages: as signed and as it is now, with the same figures on every page."""
 
 from __future__ import annotations
 

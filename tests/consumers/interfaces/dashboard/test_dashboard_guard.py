@@ -121,7 +121,7 @@ def test_every_answer_bears_the_strict_headers(viewer: Viewer) -> None:
 
 @pytest.fixture
 def acting(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Viewer:
-    """A viewer of a dashboard with one act, which demands its token."""
+    """A viewer of a dashboard with one operation, which requires its token."""
 
     def act(seen, form):
         seen.session.demand(form, "/act", "h", "ref", "approve")

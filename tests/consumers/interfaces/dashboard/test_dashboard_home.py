@@ -45,7 +45,7 @@ def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: View
 def test_question_about_no_handoff_opens_its_form(viewer: Viewer) -> None:
     viewer.ledger.emit("bob", "question/q", QuestionAsked(to="rita", question="Which port?", place="src/a.py:3"))
     page = viewer.page("/", open="q")
-    assert "deed answer --as rita q ANSWER" in page  # her key has no passphrase, so it signs nothing here
+    assert "deed answer --as rita q ANSWER" in page  # her key has no passphrase, so the dashboard cannot sign with it
     assert "src/a.py:3" in page
     assert '<a class="ref" href="/events?stream=question%2Fq">question/q</a>' in page
 

@@ -137,7 +137,7 @@ def test_filters_are_a_plain_form_that_keeps_the_rest_and_counts(viewer: Viewer)
     assert '<option value="handoff.created">handoff.created (1)</option>' in page
     assert 'name="since" value="2 days ago"' in page
     assert 'name="stream" value="handoff/x"' in page
-    assert 'name="before"' not in page.partition("<main")[2]  # other filters begin at the first page
+    assert 'name="before"' not in page.partition("<main")[2]  # other filters start at the first page
 
 
 def test_search_finds_words_chinese_too(viewer: Viewer) -> None:

@@ -1,4 +1,4 @@
-"""A decision over real HTTP, in a dashboard of its own process: signed, proven, and found by `deed verify`."""
+"""A decision over real HTTP, in a dashboard in its own process: signed, proven, and found by `deed verify`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rita(home: Path) -> Iterator[httpx.Client]:
-    """Rita, who came in by the link that her dashboard printed."""
+    """Rita, logged in with the link that her dashboard printed."""
     with Shown(home, agent="rita") as dashboard, httpx.Client(base_url=dashboard.url, timeout=60) as client:
         assert client.get(dashboard.link).status_code == 303
         yield client

@@ -50,7 +50,7 @@ def test_any_two_versions_can_be_chosen_without_scripts(rita: Viewer) -> None:
     assert re.findall(r'<option value="(\d)" selected', page) == ["2", "1"]
     assert len(re.findall(r"<option ", page)) == 6
     assert "tell <del>all </del>the users" in page
-    assert "Approve" not in page  # version 1 is not the one that waits for her
+    assert "Approve" not in page  # version 1 does not wait for her
     same = rita.page("/h/x/diff", **{"from": 2, "to": 2})
     assert "The two versions are identical" in same
     assert rita.get("/h/x/diff", **{"from": 2, "to": 4}).status_code == 404

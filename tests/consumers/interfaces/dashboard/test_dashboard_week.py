@@ -1,4 +1,4 @@
-"""The page of a week, and the lists: what happened when and by whom, imported history at the time that it claims."""
+"""The page of a week, and the lists: events with time and author; imported history at its claimed time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def log(viewer: Viewer, name: str, *data: Any, author: str = "bob") -> list[Acce
 
 
 def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
-    """Return an imported record that claims to be of ghost, of 4 March 2025."""
+    """Return an imported record that claims to be ghost's, of 4 March 2025."""
     fields = {"claimed_author": "ghost", "claimed_at": "2025-03-04T05:06:07Z"} | fields
     return RecordImported(
         original="blake3:" + "7" * 64, source="notes", format="notes/1", mapped_kind=kind, mapped=mapped, **fields
@@ -75,7 +75,7 @@ def work(viewer: Viewer) -> None:
 
 
 def history(viewer: Viewer) -> None:
-    """Let bob import what ghost did in March 2025."""
+    """Let bob import ghost's work of March 2025."""
     log(
         viewer,
         "old",
@@ -88,7 +88,7 @@ def history(viewer: Viewer) -> None:
 
 @pytest.fixture(autouse=True)
 def present(viewer: Viewer) -> None:
-    """Set the clock of the test to that of this machine, by which reports are published."""
+    """Set the clock of the test to that of this machine, which dates reports."""
     viewer.ledger.clock.now_ms = time.time_ns() // 1_000_000
 
 

@@ -83,8 +83,8 @@ def test_what_is_over_only_takes_a_line_in_its_log() -> None:
 
 
 def test_every_act_that_the_table_gives_a_reviewer_has_a_button() -> None:
-    # An amendment that names another reviewer has more fields than a button can fill.
-    # A question to the sender asks for changes before there is a result.
+    # An amendment with another reviewer has more fields than a button can fill. A question to the sender requests
+    # changes before there is a result.
     assert set(BUTTONS) == {verb for verb, act in OPERATIONS.items() if "reviewer" in act.by} - {"amend"} | {"ask"}
 
 

@@ -1,4 +1,4 @@
-"""Drawings: whatever the graph, every box has a place of its own, and every line leads from border to border."""
+"""Drawings: in every graph, each box has its own area, and each line leads from border to border."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_on_border(point: tuple[int, int], node: dict[str, Any]) -> bool:
 
 
 def check(nodes: list[Node], edges: list[Edge], drawing: dict[str, Any]) -> None:
-    """Check what holds of every drawing."""
+    """Check the invariants of every drawing."""
     boxes = {node["id"]: node for node in drawing["nodes"]}
     assert list(boxes) == [node.id for node in nodes]
     for node in boxes.values():

@@ -1,4 +1,4 @@
-"""A human's key in one browser session: opened by a passphrase, for so long, and forgotten."""
+"""A human's key in one browser session: opened with a passphrase for a limited time, then forgotten."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def deed(*arguments: object, temporary: Path) -> subprocess.CompletedProcess[str
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of processes that have to do with a folder: by argument, home or open folder."""
+    """Return the command lines of processes that use a folder: as argument, home or open folder."""
     found = []
     for process in Path("/proc").iterdir():
         if not process.name.isdecimal():
@@ -61,7 +61,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def is_at_work(pid: int) -> bool:
-    """Whether a process of Deedbook's has this id; one that has ended has no command line any more."""
+    """Return whether a Deedbook process with this id is running; an ended one has no command line."""
     try:
         return b"consumers." in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`deed demo --dashboard`: where it is, what unlocks it, agents that go on by themselves, and nothing left behind."""
+"""`deed demo --dashboard`: its address, its passphrase, agents that keep working, and a clean end."""
 
 from __future__ import annotations
 

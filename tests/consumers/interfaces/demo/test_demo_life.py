@@ -1,4 +1,4 @@
-"""The demo's past: a ledger played from data at its own times, in which an auditor finds nothing wrong."""
+"""The demo's events: a ledger played from data at its own times, in which an auditor finds nothing wrong."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def follow(place: Place, agent: str, command: str | list[str], **meant: str) -> 
 
 
 def test_the_page_has_at_most_450_tokens() -> None:
-    """A worked example is worth its 150: without it 17 of 70 calls were for help, and half of the verbs unknown."""
+    """A worked example is worth its 150 tokens: without it 17 of 70 calls were for help, and half the verbs unknown."""
     bpe = pytest.importorskip("rs_bpe.bpe")
     assert bpe.openai.cl100k_base().count(agents_page()) <= 450
     assert bpe.openai.o200k_base().count(agents_page()) <= 450
@@ -107,7 +107,7 @@ def test_prime_names_the_page_until_a_harness_has_it_and_never_tells_it_again(tm
 
 
 def _let_reviewer_act(place: Place) -> None:
-    """The reviewer reads what waits, and runs the command that ends what they read."""
+    """Let the reviewer read the waiting items, and run the command at the end of each."""
     items: list[dict[str, Any]] = place.data("next", "--as", "rita")["items"]
     assert items
     for item in items:

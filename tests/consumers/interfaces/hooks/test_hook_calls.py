@@ -1,4 +1,4 @@
-"""Hooks answer what harnesses send, in their form or not at all, and never fail: whatever they are fed."""
+"""Hooks answer harnesses in their form or not at all, and never fail, whatever their input."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_session_from_start_to_end_as_the_harness_calls_it(harness: str, place
     assert (open_now["id"], open_now["author"]) == (session, harness)
 
     saving = [event for event, does in HARNESSES[harness].events.items() if does == "save"]
-    # Called again with nothing new, a hook does the same for every harness: in the quick run the first one shows it.
+    # A second call without news does the same for every harness; the quick run shows it with the first one.
     repeats = 1 + (is_long_run or harness == next(iter(HARNESSES)))
     for event in saving[: len(saving) if repeats > 1 else 0]:
         assert fire(event) == SILENT
@@ -164,7 +164,7 @@ BAD_INPUT = {
     "no event": b"{}",
     "an event nobody knows": b'{"hook_event_name": "WorldEnd"}',
     "an event that is none": b'{"hook_event_name": ["SessionStart"]}',
-    "100 MB": b"",  # made by its test alone: else every process of the tests has it, as long as it lasts
+    "100 MB": b"",  # made by its test alone: otherwise every process of the tests would have it in memory
 }
 
 
@@ -242,7 +242,7 @@ def test_a_disk_that_takes_nothing_more_breaks_nothing(place: Place) -> None:
     place.deed("session", "finding", "codex-0a1b-2c3d", "found", "--as", "codex")
     hook = shlex.join([DEED, "hook", "codex", "--as", "codex"])
     for event in ("SessionStart", "Stop"):
-        # No file may be written at all: EFBIG wherever a full disk says ENOSPC.
+        # No file may be written at all: the error is EFBIG, as on a full disk ENOSPC.
         said = place.run("bash", "-c", f"ulimit -f 0; exec {hook}", given=place.event("codex", event, session_id="n"))
         assert (said.code, said.err) == (0, b"")
         assert bool(said.out) == (event == "SessionStart")

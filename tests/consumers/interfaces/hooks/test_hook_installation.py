@@ -1,4 +1,4 @@
-"""Setup writes our parts and takes them out again: every file is byte for byte what it was, and no edit is lost."""
+"""Setup writes our parts and removes them: every file is restored byte for byte, and no edit is lost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def before_of(path: Path, name: str) -> bytes | None:
 
 
 def put(files: Files, name: str) -> None:
-    for path in set(files) - {files.command}:  # it is ours alone: one of somebody else's is refused
+    for path in set(files) - {files.command}:  # only Deedbook writes it: setup refuses to replace a foreign one
         content = before_of(path, name)
         if content is not None:
             path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A block in somebody's text comes in, is known again and goes, and needs no record for that."""
+"""A block is inserted into a user's text, recognised and removed, without any record of it."""
 
 from __future__ import annotations
 

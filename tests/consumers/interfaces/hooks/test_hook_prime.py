@@ -1,4 +1,4 @@
-"""`deed prime` says first things first, in whole items, and within its budget."""
+"""`deed prime` prints the most important items first, in full, and within its budget."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SILENT = Said(0, b"", b"")
 
 
 def edit(place: Place, path: object, **changed: Any) -> str:
-    """Return what the hook adds before an edit of a file."""
+    """Return the text that the hook adds before an edit of a file."""
     event = place.event(HARNESS, "PreToolUse", **{"tool_input": {"file_path": str(path)}} | changed)
     said = place.hook(HARNESS, event)
     assert (said.code, said.err) == (0, b"")
@@ -40,7 +40,7 @@ def transcript(tmp_path: Path) -> Path:
 
 
 def stop(place: Place, transcript: object, *options: str, **changed: Any) -> Said:
-    """Return what the hook answers at the end of a turn."""
+    """Return the hook's answer at the end of a turn."""
     event = place.event(HARNESS, "Stop", transcript_path=str(transcript), **changed)
     return place.hook(HARNESS, event, *(options or (ASK_AT_STOP,)))
 

@@ -1,4 +1,4 @@
-"""Setup and removal that are killed at any step: the next removal leaves the project as it was before the first."""
+"""Setup and removal are killed at any step: the next removal restores the project as it was before the first setup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE: Final = b"# Theirs, without a line end"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder and home of this test; what a killed setup left is old at once."""
+    """The state folder and home of this test; leftovers of a killed setup count as old at once."""
     folder = tmp_path / "home"
     (folder / ".local" / "state").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(folder))
@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made_at(folder: Path) -> Path:
-    """Return a project in a folder, and nothing remembered of an earlier one."""
+    """Create a project in a folder, without records of an earlier one, and return it."""
     for name in ("project", "home/.local/state/deedbook"):
         shutil.rmtree(folder / name, ignore_errors=True)
     project = folder / "project"
@@ -50,7 +50,7 @@ def installation(project: Path, agent: str = "me") -> Installation:
 
 
 def killed_before(step: int, work: Callable[[], Any]) -> bool:
-    """Do the work in a process that dies before a step; return whether it came that far."""
+    """Do the work in a process that dies before a step; return whether it reached that step."""
     child = os.fork()
     if child == 0:
         done = 0

@@ -1,4 +1,4 @@
-"""Every ranked answer is in the order of the score beside it, and a young ledger warns of no stranger's dead end."""
+"""Every ranked answer is in the order of its scores, and a young ledger warns of no unrelated dead end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUESTIONS: Final = SAID.filter(lambda words: {*words} != {"the"}).map(" ".join)
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """A ledger with sessions, dead ends, reports and reasonings of few words, so that many are near to each other."""
+    """A ledger with sessions, dead ends, reports and reasonings of few words, so that many of them are similar."""
     chosen = random.Random(5)
 
     def text() -> str:

@@ -64,13 +64,13 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """Calls tools through an SDK client, and holds each answer against the rules all of them keep."""
+    """Calls tools through an SDK client, and checks each answer against the rules of all tools."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
     async def __call__(self, tool: str, **arguments: Any) -> Called:
-        """Call a tool; its answer is small and says the same twice, or it is an error with a code of ours."""
+        """Call a tool; its answer is small and has the same content twice, or it is an error with one of our codes."""
         result = await self.client.call_tool(tool, arguments)
         answer = read_answer([content.text for content in result.content], result.structured_content)
         assert count_tokens(json_text(answer)) <= max(answer_tokens_max, (arguments.get("limit") or 0) * 250)
@@ -82,7 +82,7 @@ class Caller:
 
 
 def read_answer(texts: list[str], answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a structured answer after checking that the texts say the same, with all untrusted texts in a block."""
+    """Return a structured answer, after checking that the texts have the same content and fence all untrusted texts."""
     own, *blocks = texts
     whole = {name: value for name, value in answer.items() if name != "others"}
     if "others" in answer:
@@ -110,7 +110,7 @@ def resolve_pointer(document: Any, pointer: str) -> Any:
 
 
 def merged(own: Any, untrusted: Any) -> Any:
-    """Return an answer from its two parts; where both have a value, both are objects, or lists of the same length."""
+    """Return an answer from its two parts. Two values of one key are both objects, or lists of the same length."""
     if isinstance(own, dict) and isinstance(untrusted, dict):
         names = [*own, *(name for name in untrusted if name not in own)]
         return {
@@ -189,7 +189,7 @@ class HttpServer:
 
 
 class Inspector:
-    """The command line of the MCP Inspector, and beside it the client in TypeScript."""
+    """The command line of the MCP Inspector, and the client in TypeScript."""
 
     def __init__(self, folder: Path) -> None:
         modules, self._folder = folder / "node_modules", folder
@@ -224,7 +224,7 @@ def install_inspector() -> Inspector:
 
 
 def check_answer(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the structured content of a result that says the same as text, within the tokens of an answer."""
+    """Return the structured content of a result. The text has the same content, within an answer's token limit."""
     assert not result.get("isError"), result
     answer = read_answer([content["text"] for content in result["content"]], result["structuredContent"])
     assert count_tokens(json_text(answer)) <= answer_tokens_max

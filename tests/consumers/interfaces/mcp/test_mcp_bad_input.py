@@ -249,7 +249,7 @@ def begin(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer_to(process: subprocess.Popen[bytes], number: int) -> dict[str, Any]:
-    """Return the answer to a request; every line before it is the protocol's too."""
+    """Return the answer to a request; every earlier line belongs to the protocol, too."""
     assert process.stdout is not None
     for line in process.stdout:
         document: dict[str, Any] = json.loads(line)

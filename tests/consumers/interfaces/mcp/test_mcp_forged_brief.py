@@ -1,4 +1,4 @@
-"""A service publishes a brief that differs from its graph: no interface passes it on, and each names its author."""
+"""A service publishes a brief that differs from its graph: no interface returns it, and each names its author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handoffs through the tools alone: from creation to verification, every other act, and pages of them."""
+"""Handoffs through the tools alone: from creation to verification, every other operation, and pages of them."""
 
 from __future__ import annotations
 

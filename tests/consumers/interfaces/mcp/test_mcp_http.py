@@ -1,4 +1,4 @@
-"""Over HTTP: only on this machine, only with the token, only from here, and a clean end."""
+"""Over HTTP: only on this machine, only with the token, only from allowed origins, and with a clean end."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ READING = {"fetch_reasoning", "handoff_next", "query_handoff_reports", "resume_p
 def target(request: pytest.FixtureRequest, shared_home: Path) -> list[str]:
     """How the Inspector reaches the server, the token with it."""
     if request.param == "stdio":
-        # A harness hands on few variables: where this user decides and remembers is not among them.
+        # A harness passes on few variables. The folders of this user's decisions and trust store are not among them.
         own = [f"{name}={os.environ[name]}" for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")]
         return ["env", *own, *DEEDBOOK, "mcp", "--home", str(shared_home), "--as", "alice"]
     server: HttpServer = request.getfixturevalue("http_server")
@@ -69,7 +69,7 @@ def test_inspector_lists_the_tools_and_calls_all_three_of_the_seed(
     )
     assert made["status"] == "success"
     if not target[0].startswith("http"):
-        return  # each call starts a server: the others show nothing more of stdio
+        return  # each call starts a server: further calls over stdio would test nothing new
     resumed = check_answer(
         inspector(target, "tools/call", "--tool-name", "resume_previous_session", ai_id="alice"),
     )
@@ -108,7 +108,7 @@ def test_typescript_client_sees_the_same_tools_and_answers_as_the_one_in_python(
 
 
 def check_announced(name: str, tool: dict[str, Any]) -> None:
-    """A tool has a title, words, each annotation that says more than the default, and no schema of its answer."""
+    """A tool has a title, a description, each annotation that differs from the default, and no schema of its answer."""
     hints = tool["annotations"]
     assert hints == {
         "readOnlyHint": name in READING,

@@ -1,4 +1,4 @@
-"""A line on standard input that is no message: its sender is answered and does not wait for ever."""
+"""A line on standard input that is no message: its sender gets an answer and does not wait for ever."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def process(shared_home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ask(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
-    """Send a line and a request after it; return the answer that comes first."""
+    """Send a line and a request after it; return the first answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(line + b'\n{"jsonrpc":"2.0","id":"after","method":"ping"}\n')

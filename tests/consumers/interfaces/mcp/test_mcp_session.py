@@ -50,7 +50,7 @@ def test_session_from_preflight_to_resuming_goes_through_mcp_alone(own_home: Pat
 
 
 async def resumes(call: Caller, name: str, reasoning: str) -> str:
-    """Another agent, in another process, goes on from what the first one left; return its session."""
+    """Let another agent, in another process, continue the first one's work; return its session."""
     (session,) = (await call("resume_previous_session", ai_id="alice", detail_level="detailed")).data["sessions"]
     assert name.startswith(session["session_id"])
     assert (session["task"], session["outcome"]) == (
@@ -78,7 +78,7 @@ async def resumes(call: Caller, name: str, reasoning: str) -> str:
 
 
 def test_answers_have_the_keys_of_the_reports_that_the_examples_read(own_home: Path) -> None:
-    """The four usage examples of handoff reports, called over MCP; a single text, where a list is meant, is a list."""
+    """The four usage examples of handoff reports, over MCP; a single text in place of a list counts as a list."""
 
     async def work(call: Caller) -> None:
         begun = await call("record_reasoning", session_id="s", task="Validate Phase 1", entries=[BEFORE, REASONED[3]])
@@ -176,7 +176,7 @@ def test_session_left_out_is_that_of_the_call_before_and_ends_when_told(own_home
         assert (await call("record_reasoning", entries=[found])).data["session_id"] == second
         assert (await call("record_reasoning", session_id=first, entries=[found])).data["session_id"] == first
         assert (await call("record_reasoning", entries=[found])).data["session_id"] == first
-        async with calling(own_home) as elsewhere:  # another process: both go on
+        async with calling(own_home) as elsewhere:  # another process, while this one keeps running
             assert (await elsewhere("record_reasoning", entries=[found])).code == "REF_AMBIGUOUS"
         ended = {"type": "session_end", "summary": "done"}
         assert (await call("record_reasoning", session_id=first, entries=[ended])).data["session_id"] == first
@@ -220,14 +220,14 @@ def test_name_that_another_begins_with_is_never_taken_for_it(own_home: Path) -> 
 def test_calls_at_the_same_time_that_need_the_same_place_are_planned_again(
     own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two calls plan the first step of one reasoning and start one session: the later one goes on behind the other."""
+    """Two calls plan the first step of one reasoning and start one session: the later one is planned again."""
     both = threading.Barrier(2)
     planned = record.plan
 
     def plan_together(*given: Any, **named: Any) -> Any:
         batch = planned(*given, **named)
         with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(60)  # both have planned before either is submitted; the plan that is made again waits no more
+            both.wait(60)  # both have planned before either is submitted; the second plan does not wait
             both.abort()
         return batch
 

@@ -28,7 +28,7 @@ SIGNING: list[tuple[str, dict[str, Any]]] = [
 
 
 def started(home: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    """Return how a server that may not start ends; in this process, where its SDK is loaded already."""
+    """Return the exit of a server that may not start; in this process, which has loaded the SDK already."""
     ended = inside.deed("mcp", "--home", home, "--json", *options)
     return ended.code, json.loads(ended.out)["error"] if ended.out else {}
 

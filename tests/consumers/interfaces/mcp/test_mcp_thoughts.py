@@ -1,4 +1,4 @@
-"""A search through the tools: begun in one call, asked about in others, and refused where nobody may start one."""
+"""A search through the tools: started in one call, polled in others, and refused if nobody may start one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER = "(10 - (13 - 9)) × 4 = 24"
 
 
 async def thought(call: Caller, **fields: Any) -> Called:
-    """Make a call whose one entry is of type thoughts."""
+    """Make a call with one entry, of type thoughts."""
     return await call("record_reasoning", entries=[{"type": "thoughts", **fields}])
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_searched_is_refused(shared_home: Path, entry: dict[str, 
 
 
 def thoughts_of(question: dict[str, Any]) -> dict[str, Any]:
-    """Return what an agent answers that plans in two steps, each at its best in the second way."""
+    """Return the answer of an agent that plans two steps; the second thought of each step is the better one."""
     about, text = json.loads(question["about"]), question["text"]
     if "task_type" in about:
         return {"thought_granularity": "step", "intermediate_steps": ["pack", "move"], "depth_estimate": 2}
@@ -122,7 +122,7 @@ def test_agent_that_calls_thinks_where_no_model_is_configured(own_home: Path) ->
         refused = await thought(call, ref=task, question=asked[0]["question"]["id"], **wrong)
         stranger = await thought(call, ref=task, question="x", answer={"depth_estimate": 2})
         while question := asked[-1].get("question"):
-            again = (await thought(call, ref=task)).data  # to ask for the state changes nothing
+            again = (await thought(call, ref=task)).data  # polling the state changes nothing
             assert again["question"] == question
             answer = thoughts_of(question)
             asked.append((await thought(call, ref=task, question=question["id"], answer=answer)).data)

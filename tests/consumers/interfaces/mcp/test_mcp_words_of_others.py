@@ -37,7 +37,7 @@ HIDDEN = "\x1b\u202e\u2066\u2028\x85"
 
 
 def title() -> str:
-    """Return a hostile title: one line, without what the gate refuses in one."""
+    """Return a hostile title: one line, without the characters that the gate refuses in a title."""
     return "".join(sign for sign in LINE if sign.isprintable())[:150]
 
 
@@ -142,7 +142,7 @@ def test_answers_of_every_tool_hold_words_of_others_in_envelopes_alone(hostile: 
             assert not answer.error, (what, answer.error)
             assert bare(answer.data, fields=answer.data["others"]["fields"]) == [], what
             assert not any(sign in json.dumps(answer.data, ensure_ascii=False) for sign in HIDDEN), what
-            assert OBEY in json.dumps(answer.data), what  # and the caller checks that the texts say the same
+            assert OBEY in json.dumps(answer.data), what  # and the caller checks that the texts have the same content
             result = await call.client.call_tool(tool, arguments | ({"id": "stuck"} if what == "an act" else {}))
             own, block = (content.text for content in result.content)
             assert bare(json.loads(own)) == [], what
@@ -240,7 +240,7 @@ def test_resources_and_their_list_hold_words_of_others_in_blocks_alone(hostile: 
 
 
 def start_of_session(home: Path) -> str:
-    """Return what a harness gives to a model when a session starts."""
+    """Return the text that a harness gives to a model at the start of a session."""
     call = Call("claude-code", "alice", home, None)
     given = {"hook_event_name": "SessionStart", "source": "startup", "session_id": "s1"}
     answer = json.loads(respond_to(Work(call, home, given)))

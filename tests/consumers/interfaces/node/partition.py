@@ -35,7 +35,7 @@ class Network(Protocol):
 
 
 def cut_each(nodes: Nodes, network: Network, rounds: int) -> None:
-    """Cut off one node after the other, so many times: twice as often the one that agents try first as any other."""
+    """Cut off one node after the other, so many times; the node that agents try first twice as often as any other."""
     chance = random.Random(str(nodes.folder))
     for is_first in (True, False):
         with nodes.work():
@@ -89,7 +89,7 @@ async def _ended(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
 
 
 class Relays:
-    """Relays between each two servers and before each node; the servers know no other path to each other."""
+    """Relays between each two servers and before each node; the servers know no direct path to each other."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._loop = asyncio.new_event_loop()

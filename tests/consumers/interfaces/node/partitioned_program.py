@@ -1,8 +1,8 @@
 """Three nodes, each in a network namespace of its own, cut off one after the other; prints the counts.
 
-To be run in a namespace of its own (``unshare --net``), which is the only way between them and where the agents are:
-all of it goes with this process. A node is cut off from everybody, by its link; or from the other nodes alone, while
-agents still reach it: then nothing that it would have to acknowledge itself may be.
+Run it in a namespace of its own (``unshare --net``). That namespace is the only path between the nodes and contains the
+agents; it ends with this process. A node is cut off from everybody, by its link, or only from the other nodes, while
+agents still reach it. In the second case the node may acknowledge nothing by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def namespace(pid: int | str = "self") -> Path:
 
 
 class Network:
-    """The namespaces: each is held by a process that sleeps."""
+    """The namespaces: each exists as long as a sleeping process in it."""
 
     def __init__(self) -> None:
         ip("link", "set", "lo", "up")

@@ -1,4 +1,4 @@
-"""Bodies erased by a redaction over the bus: no file of a node, a client or the bus holds them, and all goes on."""
+"""Bodies erased by a redaction over the bus: no file of a node, a client or the bus has them, and all keeps working."""
 
 from __future__ import annotations
 

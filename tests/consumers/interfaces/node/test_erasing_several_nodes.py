@@ -66,7 +66,7 @@ def streams_of(home: Path) -> frozenset[str]:
 
 
 def begin_redaction(nodes: Nodes, index: int) -> threading.Thread:
-    """Let root erase an entry, and send this until it is acknowledged."""
+    """Let root erase an entry, and send the event until it is acknowledged."""
     root = open_key(Home(nodes.scene.homes["node"]).key_file(ROOT))
     with nodes._client(nodes.scene.agents[0]) as client:
         submission = signed_redaction(client, index, root)
@@ -83,7 +83,7 @@ def begin_redaction(nodes: Nodes, index: int) -> threading.Thread:
 
 
 class Project:
-    """The project of an agent on a machine of its own, in a repository of git, and the verbs that are called there."""
+    """The project of an agent on a separate machine, in a git repository, and the verbs that are called there."""
 
     def __init__(self, nodes: Nodes, agent: str) -> None:
         self.nodes, self.agent, self.folder = nodes, agent, nodes.folder / "project"
@@ -124,7 +124,7 @@ class Project:
         return "".join(self.git("show", ref) for ref in refs)
 
     def spread(self) -> None:
-        """Let a finding hold the secret, a brief, a handoff and a report repeat it, and files and notes have these."""
+        """Put the secret into a finding, a brief, a handoff and a report, and into files and notes of these."""
         self.write("session", "start", "s", "--task", "Look")
         self.write("session", "finding", "s", f"the password is {SECRET}")
         self.write("reasoning", "start", "r", "--task", f"Is {SECRET} safe?")
@@ -148,7 +148,7 @@ class Project:
 
 
 def write(call: Callable[[], inside.Said]) -> None:
-    """Call a verb that writes. Its answer may come from a node that follows, and does not have the event yet."""
+    """Call a verb that writes. Its answer may come from a following node, which does not have the event yet."""
     while (said := call()).err.startswith("BUS_UNAVAILABLE: the server at "):
         time.sleep(0.1)
     is_behind = said.err.startswith(("NOT_FOUND: there is no ", "VERIFICATION_FAILED: the ledger sent an answer"))
@@ -157,7 +157,7 @@ def write(call: Callable[[], inside.Said]) -> None:
 
 
 def until_done(call: Callable[[], inside.Said]) -> inside.Said:
-    """Call a verb until it succeeds: a node that has just started refuses, and one that follows may be behind."""
+    """Call a verb until it succeeds: a node that has just started refuses, and a following node may be behind."""
     until = time.monotonic() + wait_s
     while (said := call()).code != 0:
         assert time.monotonic() < until, said.err
@@ -170,7 +170,7 @@ def called(*words: object) -> inside.Said:
 
 
 def verdict(bundle: Path) -> tuple[str, list[int]]:
-    """Return the verdict of a bundle and its erased entries, which our auditor, its program and TypeScript agree on."""
+    """Return a bundle's verdict and erased entries, on which our auditor, its program and TypeScript agree."""
     folder, report = unpacked(bundle, bundle.with_suffix("")), verify_bundle(bundle)
     assert run_alone(folder).stdout.splitlines()[-1].partition(":")[0] == report.outcome
     (found,) = ask_agent("bundles", folders=[str(folder)])["bundles"]
@@ -179,7 +179,7 @@ def verdict(bundle: Path) -> tuple[str, list[int]]:
     return report.outcome, erased
 
 
-# In the quick run, one node (test_erasing_nodes.py) and one project (test_erased_copies.py) show each half of it.
+# In the quick run, two tests each show one half: one node (test_erasing_nodes.py), one project (test_erased_copies.py).
 @pytest.mark.long_run
 def test_secret_everywhere_is_gone_after_a_redaction_except_in_copies_that_lie_outside(
     nodes: Nodes, tmp_path_factory: pytest.TempPathFactory
@@ -216,7 +216,7 @@ def test_secret_everywhere_is_gone_after_a_redaction_except_in_copies_that_lie_o
         nodes.start(away)
         nodes.progress(5)
         nodes.whole()
-        assert "rewritten: " in project("handoff", "list").err  # the next command there takes it out of its copies
+        assert "rewritten: " in project("handoff", "list").err  # the next command erases its copies
         eventually(lambda: not files_with(nodes.folder), "no file holds it")
     eventually(lambda: len({views_of(nodes, name) for name in nodes.names}) == 1, "the views of all nodes agree")
     assert SECRET not in views_of(nodes, away)
@@ -255,6 +255,7 @@ def test_nodes_that_are_killed_during_redactions_erase_whole(nodes: Nodes, *, is
             nodes.progress(3)
             nodes.whole()
             eventually(lambda secret=secret: not files_with(nodes.folder, secret), "no file holds it")
-            # A server that was away copies the new stream late. Else the next kill leaves only one whole copy.
+            # A server that was away copies the new stream late. Otherwise the next kill would leave only one whole
+            # copy.
             eventually(lambda: len(set(map(streams_of, nodes.scene.homes.values()))) == 1, "every server has a copy")
     nodes.settle(f"kill -9 of {'a node' if is_one_alone else 'all nodes'} during a redaction", count)

@@ -1,4 +1,4 @@
-"""Two nodes begin the next generation of a stream at once, on a real server: one stream comes of it, and one log."""
+"""Two nodes begin the next generation of a stream at once, on a real server: the result is one stream and one log."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Copies:
 
 
 async def _again(node: Generations, scrubbed: int) -> None:
-    """Rebuild and follow, as a node does until it has all: while another one makes or fills the stream, it waits."""
+    """Rebuild and follow until this node has all entries; wait while another node creates or fills the stream."""
     for _ in range(TRIES_MAX):
         with suppress(Unavailable, DamagedError):
             await node.rebuild(scrubbed)

@@ -1,4 +1,4 @@
-"""A client that knows one node of three learns the addresses of the others, and uses them when that node is gone."""
+"""A client that knows one of three nodes learns the addresses of the others, and uses them when that node is gone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
     eventually(has_learned, "the client knows the other nodes")
     nodes.kill(gone)
 
-    # A report goes to the spool while nobody is reached, and from there to the node that is.
+    # A report goes to the spool while no node is reachable, and later from there to a node that is.
     learned = KnownAddresses.others
     monkeypatch.setattr(KnownAddresses, "others", [])
     spooling = Settings(home=home.path, server=first, agent=agent, spool=True)
@@ -56,7 +56,7 @@ def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
     monkeypatch.setattr(KnownAddresses, "others", learned)
 
     def writes() -> bool:
-        """Whether the other nodes have noticed that one is gone."""
+        """Return whether the other nodes have noticed that one is gone."""
         with contextlib.suppress(Unavailable), RemoteClient(settings) as client:
             finding = FindingLogged(finding=f"later {len(notices)}")
             Author(client, agent, lambda _: key).emit(Draft(stream="session/s", data=finding))

@@ -39,7 +39,7 @@ is_in_contact = NodeState.is_in_contact
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    gc.collect()  # otherwise the remains of a world end in another test, which expects no warnings
+    gc.collect()  # otherwise the remains of a world would raise warnings in another test
 
 
 def writer(fate: Fate) -> Any:
@@ -183,7 +183,7 @@ def test_a_stream_that_is_retired_is_followed_by_the_next(fate: Fate, happens: C
 
 
 async def look_only(self: Generations, number: int) -> bool:
-    """Say whether there is a retired stream, as ``Generations._take_over`` does, and take nothing from it."""
+    """Return whether there is a retired stream, as ``Generations._take_over`` does, without reading from it."""
     try:
         await replica.stream_info(self._replica.nats(), Generation(self._replica.ledger, number))
     except Unavailable as error:
@@ -201,7 +201,7 @@ def test_a_fault_that_leaves_what_a_retired_stream_was_given_last_is_seen(fate: 
 
 
 def until(fate: Fate, is_true: Callable[[], bool], stopped: Any = None) -> None:
-    """Let time pass until something is true; ``stopped`` is a node that does not run meanwhile."""
+    """Let time pass until a condition holds; ``stopped`` is a node that does not run meanwhile."""
     for _ in range(3000):
         if is_true():
             return
@@ -212,7 +212,7 @@ def until(fate: Fate, is_true: Callable[[], bool], stopped: Any = None) -> None:
 
 
 def lost_at_all_servers_while_a_node_starts(fate: Fate) -> None:
-    """Lose entries that one node has, of which another one knows, and a third one starts before it hears the first."""
+    """Lose entries that only one node has, and another knows of; start a third node before it hears from the first."""
     having, knowing, starting = fate.nodes
     cluster, lost = fate.cluster, list[int]()
 
@@ -234,7 +234,7 @@ def lost_at_all_servers_while_a_node_starts(fate: Fate) -> None:
 
 
 def filled_as_far_as_the_shortest_log(fate: Fate) -> None:
-    """Leave a node with a shorter log alone with a next stream that is filled just so far."""
+    """Leave a node with a shorter log alone with a new stream that is filled only to the end of that log."""
     shorter, *others = fate.nodes
     stream = fate.cluster.streams[Generation(actors().id).name]
     for other in others:

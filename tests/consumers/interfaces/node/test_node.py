@@ -107,7 +107,7 @@ def test_block_that_raises_still_ends_everything(settings: Settings) -> None:
 
     node = asyncio.run(run())
     assert not node._server.is_running
-    assert size_of(settings) > 0  # The log can be opened again: nothing has it open.
+    assert size_of(settings) > 0  # The log can be opened again, so no process has it open.
     served(settings, begin)
 
 

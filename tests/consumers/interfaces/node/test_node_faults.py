@@ -239,7 +239,7 @@ def test_flipped_byte_is_found_by_the_scrub_and_the_next_generation_is_sound(
     texts = [f"find-{number}" for number in range(20)]
     served(settings, lambda client, author: (begin(client, author), find(author, *texts)))
     damage(settings, flip)
-    # The start compares only the end of the stream: only the scrub reads back to the damage.
+    # The start compares only the end of the stream; only the scrub reads as far back as the damage.
     monkeypatch.setattr("deedbook.ledger.limits.batch_events_max", 4)
 
     async def run() -> None:
@@ -257,7 +257,7 @@ def test_record_behind_the_streams_is_passed_over(settings: Settings) -> None:
     record = settings.home / "bus" / "generation.json"
     first = record.read_bytes()
     for number in (2, 3):
-        # A stream that was made at another time is not ours: it is retired, and the next one is built.
+        # A stream with another creation time is not ours: the node retires it, and builds the next one.
         recorded = msgspec.json.decode(record.read_bytes(), type=Generation)
         record.write_bytes(msgspec.json.encode(dataclasses.replace(recorded, created="another time")))
         assert check_published(settings).number == number

@@ -1,8 +1,8 @@
 """Three nodes with their servers: after every fault, each acknowledged entry is once in each log and the stream.
 
-The scene is shared by the tests of this module, one after the other: what one of them leaves is what the next begins
-with, and each makes all its faults while the agents go on writing. All of it is made by ``make faults`` alone: in
-``make test`` one node is killed by the script of ``deploy/``, and the simulator does the rest.
+The tests of this module share one scene: each begins with the state that the one before left, and makes its faults
+while the agents keep writing. Only ``make faults`` runs these tests. In ``make test``, the script of ``deploy/`` kills
+one node, and the simulator does the rest.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    """The nodes, with this user's trust records and trusted heads of them."""
+    """The nodes, with this user's trust records and trusted heads for them."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(made.folder / name))
     return made
@@ -88,7 +88,7 @@ def test_node_that_is_stopped_for_long_goes_on_as_one_of_the_others(nodes: Nodes
 
 
 def test_node_whose_server_goes_on_while_it_is_stopped_holds_nobody_up(nodes: Nodes) -> None:
-    """Its server gives it the requests of its agents all the same: they go to another server."""
+    """Its server still sends it requests of its agents, so they move to another server."""
     with nodes.work():
         for _ in range(count := times(1, each / 2)):
             name = nodes.names[0]
@@ -140,7 +140,7 @@ KILLS: Final = {
 
 
 def repeat(nodes: Nodes, fault: str, make: Callable[[], None]) -> None:
-    """Make a fault repeatedly, each at a random time while the whole ledger works; then count."""
+    """Repeat a fault, each time at a random time while the whole ledger works; then count."""
     with nodes.work():
         for _ in range(count := times(1, each)):
             time.sleep(chance.uniform(0, 0.5))
@@ -189,7 +189,7 @@ def test_stream_files_that_are_damaged_at_one_server_cost_nothing(nodes: Nodes, 
 
 
 def test_node_that_was_away_while_the_stream_was_built_again_gets_its_copy(nodes: Nodes) -> None:
-    """Its server knows only the stream before, whose subjects overlap with those of the next one."""
+    """Its server knows only the earlier stream, whose subjects overlap with those of the next one."""
     away, *others = nodes.names
     with nodes.work():
         nodes.progress(3)
@@ -214,7 +214,7 @@ def test_node_that_was_away_while_the_stream_was_built_again_gets_its_copy(nodes
 
 @pytest.mark.parametrize("how", ["flipped", "truncated", "store deleted"])
 def test_stream_files_that_are_damaged_at_every_server_are_built_again_from_a_log(nodes: Nodes, how: str) -> None:
-    """Not: the stream's folder alone. Then servers may elect nobody, and nodes name what the runbook says of it."""
+    """This test does not delete the whole folder of a stream: then servers may elect no leader (see the runbook)."""
 
     def make() -> None:
         nodes.kill(*nodes.names)

@@ -1,4 +1,4 @@
-"""An agent reports while its server stops and starts, and is killed: no report is lost, doubled or reordered."""
+"""An agent reports while its server stops and starts, and is killed: no report is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAM = Path(__file__).with_name("spooling_program.py")
 
 
 class Served:
-    """A ledger whose server runs or not, always at the same port."""
+    """A ledger whose server starts and stops, always on the same port."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -73,7 +73,7 @@ def client(ledger: Ledger) -> Iterator[LocalClient]:
 
 @pytest.fixture
 def process(tmp_path: Path, ledger: Ledger) -> Iterator[WitnessProcess]:
-    """A witness of its own for each test: their logs share an origin, and it never cosigns two histories."""
+    """A witness for each test: the tests' logs share an origin, and a witness never cosigns two histories."""
     make(tmp_path / "state", ledger.checkpoint_key.verifier.vkey)
     with WitnessProcess(tmp_path / "state") as made:
         yield made
@@ -316,7 +316,7 @@ def test_it_runs_until_it_is_stopped_and_begins_again_after_an_error(
 ) -> None:
     ours, stop = witnessing(client, of_liar(liar)), threading.Event()
     path = ledger.home.path / WITNESSED_FILE
-    path.mkdir()  # nothing can take its place
+    path.mkdir()  # nothing can replace a folder
     with pytest.raises(DeedbookError, match="STORE_UNAVAILABLE"):
         ours.run(stop)
     path.rmdir()

@@ -106,7 +106,7 @@ class Nodes:
             self.configure(name, listen=listen, routes=routes, host=self.hosts[name])
 
     def listen(self, name: str) -> str:
-        """Return the address of a node's server for the other servers."""
+        """Return the address of a node's server for other servers."""
         config = tomllib.loads((self.scene.homes[name] / "config.toml").read_text("utf-8"))
         return str(config["cluster"]["listen"])
 
@@ -141,7 +141,7 @@ class Nodes:
             self.scene.listen(name)
 
     def server_pid(self, name: str) -> int:
-        """Return the process of a node's nats-server; 0 while it is started."""
+        """Return the process id of a node's nats-server; 0 while it starts."""
         with contextlib.suppress(FileNotFoundError):
             return int((self.scene.homes[name] / "bus" / "server.pid").read_text("ascii") or 0)
         return 0
@@ -215,7 +215,7 @@ class Nodes:
 
     @contextlib.contextmanager
     def work(self) -> Iterator[None]:
-        """Let agents write and a subscriber act; at the end each finding that was begun is acknowledged."""
+        """Let agents write and a subscriber act; at the end each finding that was sent is acknowledged."""
         self._stop = threading.Event()
         self._number += 1
         threads = [threading.Thread(target=self._guarded, args=(self._write, name)) for name in self.scene.agents]
@@ -358,7 +358,7 @@ class Nodes:
 
 
 def _is_counted(event: Event[Any]) -> bool:
-    """Whether one of the agents that only write logged a finding: a test may have others."""
+    """Return whether one of the agents that only write logged a finding: a test may have other agents."""
     return event.name.startswith("of-")
 
 

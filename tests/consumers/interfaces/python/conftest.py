@@ -1,4 +1,4 @@
-"""A ledger in a folder and the same one behind `deed serve`: programs meet both alike."""
+"""A ledger in a folder and the same one behind `deed serve`: programs use both alike."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def served_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield serving.place
 
 
-@pytest.fixture(scope="session", params=["local", "server"])  # made before a test has a folder of decisions of its own
+@pytest.fixture(scope="session", params=["local", "server"])  # made before the test gets its own folder of decisions
 def place(request: pytest.FixtureRequest) -> Place:
     """The same kind of ledger, in its folder and behind a server."""
     if request.param == "local":

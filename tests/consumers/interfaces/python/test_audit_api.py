@@ -1,4 +1,4 @@
-"""``deedbook.audit``: a program that has only a bundle gets a verdict with types."""
+"""``deedbook.audit``: a program that has only a bundle gets a typed verdict."""
 
 from __future__ import annotations
 

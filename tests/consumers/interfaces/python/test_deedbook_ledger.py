@@ -1,4 +1,4 @@
-"""The ledger as Python agents meet it, from the first event to the audit, in a folder and behind a server."""
+"""The ledger in Python, from the first event to the audit, in a folder and behind a server."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def test_every_argument_of_creating_is_one_of_the_noun() -> None:
     ],
 )
 def test_every_argument_of_an_operation_is_one_of_its_verb(noun: str, verb: str, operation: Operation) -> None:
-    """A verb of Python names an argument as the event does, or as the option of the command line is spelled."""
+    """A Python method names an argument as the event does, or as the command line spells its option."""
     taken = {*inspect.signature(getattr(nouns, noun).__dict__[verb]).parameters} - {"self"}
     for argument in operation.arguments:
         option = argument.option.removeprefix("--").replace("-", "_")

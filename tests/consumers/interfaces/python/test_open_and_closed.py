@@ -30,7 +30,7 @@ def alone(alone: Deed) -> Deed:
 
 
 def in_a_fork(work: Callable[[], object]) -> str:
-    """Return what a forked process answers, or the code of the error that it meets."""
+    """Return the answer of a forked process, or the code of its error."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

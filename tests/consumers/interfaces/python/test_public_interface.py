@@ -1,4 +1,4 @@
-"""The package `deedbook` among other people's packages and files: which Python finds, and what their checkers see."""
+"""The package `deedbook` among other packages and files: the one that Python imports and type checkers see."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ with Ledger("kuro") as ledger:
 asyncio.run(main())
 """
 
-# A misspelt expression, mypy's code for it, and the name that the refusal at run time suggests.
+# An expression with a typing error, mypy's code for it, and the name that the error at run time suggests.
 MISSPELT = [
     ("ledger.handofs", "attr-defined", "handoffs"),
     ("ledger.handoffs.nxt(agent='kuro')", "attr-defined", "next"),

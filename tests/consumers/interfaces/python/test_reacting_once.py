@@ -41,7 +41,7 @@ def home(alone: Deed) -> Path:
 
 
 class Run:
-    """A run of one subscription in a thread, whose effect of the first event waits to be let go on."""
+    """A run of one subscription in a thread, whose effect of the first event waits for a signal."""
 
     def __init__(self, home: Path, store: Path) -> None:
         self.at_work, self.may_go_on = threading.Event(), threading.Event()
@@ -65,7 +65,7 @@ class Run:
                 self.error = error
 
     def end(self) -> str:
-        """Let it go on; return the code of the error that it ended with."""
+        """Let it continue; return the code of the error that it ended with."""
         self.may_go_on.set()
         self._thread.join(wait_max_s)
         return "" if self.error is None else self.error.code

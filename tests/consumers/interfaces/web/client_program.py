@@ -1,4 +1,4 @@
-"""A program with a generated client: it lists handoffs, follows pages, and reads a reasoning, a session and events.
+"""A program with a generated client: it lists handoffs page by page, and reads a reasoning, a session and events.
 
 It is not a test: ``test_generated_client`` checks its types and runs it.
 """

@@ -1,4 +1,4 @@
-"""The same question by Python, HTTP, the command line, MCP and SQL: the same rows, for every query."""
+"""The same question by Python, HTTP, the command line, MCP and SQL has the same rows, for every query."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Interfaces(NamedTuple):
 
 
 def asked(query: str, verb: str | None, why_none: str = "", **more: Any) -> tuple[str, Interfaces]:
-    """Return a query and its interfaces, with the arguments that the view tests ask it with, and ``arguments``."""
+    """Return a query and its interfaces, with the arguments of the view tests and with ``arguments``."""
     arguments = ARGUMENTS.get(query, {}) | more.pop("arguments", {})
     return query, Interfaces(arguments, verb, why_none, **more)
 

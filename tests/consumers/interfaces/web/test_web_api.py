@@ -1,4 +1,4 @@
-"""The read API: every query with its document, pages, moments, forms, and what it refuses."""
+"""The read API: every query with its answer, pages, instants, formats, and refusals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_past_is_asked_for_in_the_words_of_the_command_line(reading: Reading
         "handoffs.list", as_of=at
     )
     path = reading.get("/v1/catalog/find?limit=2&as_of=1%20minute%20ago").json()["next"]
-    assert parse_qs(path)["as_of"][0].endswith("Z")  # the rest of the same past, however late it is asked for
+    assert parse_qs(path)["as_of"][0].endswith("Z")  # the rest of the same past, however late it is requested
 
 
 def test_text_in_the_address_is_text_to_the_store(reading: Reading, python: Ledger) -> None:

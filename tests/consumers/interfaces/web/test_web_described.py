@@ -96,9 +96,9 @@ def test_the_description_is_as_wide_as_what_is_accepted(
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case) -> None:
-        # Schemathesis takes letters and digits beyond Latin for other characters, and would expect a refusal.
+        # Schemathesis takes letters and digits beyond Latin for special characters, and would expect a refusal.
         assume(mode is GenerationMode.POSITIVE or not _has_foreign_word(case.query.get("text")))
-        # In an address, a text in place of a list of texts is a list of one.
+        # In an address, a single text in place of a list counts as a list of one.
         assume(mode is GenerationMode.POSITIVE or not any(isinstance(case.query.get(name), str) for name in lists))
         case.headers = {name: value for name, value in (case.headers or {}).items() if name.lower() != "accept"}
         case.call_and_validate(headers=headers, checks=CHECKS)

@@ -35,7 +35,7 @@ def builtins_of(python: Ledger, *kinds: str) -> list[Any]:
 
 
 def unmarked(rows: list[Any]) -> list[Any]:
-    """Return rows of events without the marks of compromised signatures and redactions, which no event holds."""
+    """Return rows of events without the marks of compromised signatures and redactions, which are not in the events."""
     return [{name: value for name, value in row.items() if name not in {"compromised", "redacted"}} for row in rows]
 
 
@@ -132,7 +132,7 @@ class Follower:
     def __init__(self, url: str, token: str, path: str, **headers: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)  # else the kernel takes megabytes for it
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)  # otherwise the kernel buffers MBs
         self.socket.settimeout(30)
         self.socket.connect((host, int(port)))
         given = {"host": f"{host}:{port}", "authorization": f"Bearer {token}", "accept": "text/event-stream"} | headers
@@ -158,7 +158,7 @@ class Follower:
             pass
 
     def rest(self) -> str:
-        """Return all that still comes."""
+        """Return everything that still arrives."""
         return self._lines.read()
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ def test_a_server_that_stops_ends_what_is_followed_first(own: Own) -> None:
     with web_of(own.ledger.reads) as url:
         follower = Follower(url, own.reading.token, f"/v1/events?after={own.ledger.size - 1}")
         follower.wait()
-    assert follower.rest().endswith("\n0\n\n")  # the last chunk: an end, and no connection that broke
+    assert follower.rest().endswith("\n0\n\n")  # the last chunk: an orderly end, not a broken connection
     follower.close()
 
 
@@ -286,7 +286,7 @@ def test_a_reader_that_takes_nothing_is_cut_off(own: Own, monkeypatch: pytest.Mo
         follower = Follower(url, own.reading.token, "/v1/events")
         assert follower.status == 200
         _, counts = Tokens(own.reading.home).create("bob", "metrics", LATER_MS)
-        # It reads nothing more and does not hang up: only the server can have given its place back.
+        # The client neither reads nor disconnects: only the server can have freed its place.
         while "deedbook_http_followers 0.0" not in text_of(f"{url}/metrics", counts):
             pass
         follower.close()

@@ -1,4 +1,4 @@
-"""The log over HTTP: a client that knows nothing of us accepts it, from our server and from an exported folder."""
+"""The log over HTTP: an independent client accepts it, from our server and from an exported folder."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from deedbook.ledger.client.local import LocalClient
 
 SIZE_MIN: Final = 600
-"""Two whole tiles of leaves, a partial one, and a partial one above."""
+"""Two whole tiles of leaves, a partial one, and a partial one on the level above."""
 
 
 class Published(NamedTuple):
-    """One log, published twice, its folder, and a checkpoint and receipt of before."""
+    """One log, published twice, its folder, and an earlier checkpoint and receipt."""
 
     web: str
     static: str

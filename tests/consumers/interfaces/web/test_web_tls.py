@@ -1,4 +1,4 @@
-"""HTTPS with a real handshake: a private authority, renewed files, refused files, clients that do not greet."""
+"""HTTPS with a real handshake: a private authority, renewed files, refused files, clients without a handshake."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask_over(ledger: Ledger, tls: Tls, ask: Callable[[int], None]) -> None:
 
 
 def certificate_of(port: int, authority: Path) -> str:
-    """Return the certificate that the server shows to a client which trusts only this authority."""
+    """Return the server's certificate, as a client that trusts only this authority sees it."""
     trusting = ssl.create_default_context(cafile=authority)
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
@@ -64,7 +64,7 @@ def test_a_client_trusts_the_authority_that_its_environment_names(
             http.request("GET", url, limit_s=30)
         http._tls.cache_clear()
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        # Any name of the server is right for which it has a certificate: the log's origin need not have it.
+        # Any name in the server's certificate is accepted; the log's origin need not be in it.
         for headers in ({}, {"host": "deeds.example.org"}):
             assert http.request("GET", url, headers=headers, limit_s=30).status == 200
         http._tls.cache_clear()

@@ -1,4 +1,4 @@
-"""Writing over HTTP to a whole node: it answers as NATS does; and what a token, a page or a bad client may do."""
+"""Writing over HTTP to a whole node: same answers as NATS, and the limits of tokens, pages and bad clients."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ STREAM: Final = "session/http"
 
 
 class Written(NamedTuple):
-    """A node that serves in a thread: those who sign, and the addresses of both interfaces."""
+    """A node that serves in a thread: the actors, and the addresses of both interfaces."""
 
     actors: Actors
     settings: Settings
@@ -119,7 +119,7 @@ def dsse(submission: Submission) -> bytes:
 
 
 def make(folder: Path) -> tuple[Actors, Settings]:
-    """Make a ledger whose agents may connect, but for dora, who has no bus key."""
+    """Create a ledger whose agents may connect, except dora, who has no bus key."""
     with Ledger(folder, agents={}) as ledger:
         for name in AGENTS:
             key = ledger.keys[name] = key_named(f"http {name}")
@@ -240,7 +240,7 @@ BAD_INPUTS: Final = {
     for name, bad in ALL_BAD_INPUTS.items()
     if bad.arrange in (start_session, BadInput._field_defaults["arrange"])
 }
-# The statuses of codes; that of every other code is 400.
+# The statuses of these codes; every other code has 400.
 STATUS: Final = {
     "AGENT_UNKNOWN": 404,
     "AUTHOR_MISMATCH": 403,

@@ -1,4 +1,4 @@
-"""A ledger with something of every kind, and the web application on it, asked without a socket."""
+"""A ledger with something of every kind, and the web application on it, called without a socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
     token: str
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        """Ask for a path as somebody who may read it."""
+        """Request a path with a token that may read it."""
         return self.client.get(path, headers={"authorization": f"Bearer {self.token}"} | headers)
 
 
@@ -42,15 +42,15 @@ def opened(stack: contextlib.ExitStack, client: LocalClient, *, is_public: bool 
     home = client.settings.home
     remember(record_of(read_folder(home), root_in(client.entry(0)), ""))
     web = stack.enter_context(contextlib.closing(Web(client, is_public=is_public)))
-    app = Starlette()  # as the test client asks for a lifespan, which a server of ours does not
-    app.router.default = web  # a mount answers what has the end of a line in its path by itself
+    app = Starlette()  # the test client runs a lifespan, which our server does not
+    app.router.default = web  # a mount would answer by itself if the path has a line end
     http = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
     _, token = Tokens(home).create("alice", "reader", LATER_MS)
     return Reading(home, web, stack.enter_context(http), token)
 
 
 class Own(NamedTuple):
-    """A ledger of a test's own, which may be written to, and what reads it over HTTP."""
+    """A ledger for one test, which may be written to, and a reader of it over HTTP."""
 
     ledger: ViewLedger
     reading: Reading

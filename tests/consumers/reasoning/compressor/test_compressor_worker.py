@@ -1,4 +1,4 @@
-"""The compressor publishes each brief once, however often it is tried, and what it says can be checked from the log."""
+"""The compressor publishes each brief once, however often it tries, and its content can be checked from the log."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reason(ledger: Ledger, name: str, *, conclude: bool = True) -> None:
 
 
 def work(worker: CompressorWorker, ledger: Ledger) -> None:
-    """Let the worker handle all that is there."""
+    """Let the worker handle all events so far."""
     worker.run(threading.Event(), until=ledger.head()[0])
 
 

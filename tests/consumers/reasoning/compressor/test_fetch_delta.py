@@ -40,7 +40,7 @@ AUDIT = audit_graph()
 
 
 def record(ledger: Ledger, name: str, *, settled: bool = True) -> None:
-    """Let bob record the demo's audit, a step an event, settle step 3 and conclude."""
+    """Let bob record the demo's audit, one event for each step, settle step 3 and conclude."""
     stream = f"reasoning/{name}"
     ledger.emit("bob", stream, ReasoningStarted(task=AUDIT.task, ai_id="bob-1", domain="security"))
     for one in AUDIT.steps:
@@ -62,7 +62,7 @@ def reader(ledger: Ledger) -> Iterator[Reader]:
 
 
 def refs(reader: Reader, name: str = "audit") -> list[str]:
-    """Return the refs of all versions, the first one first."""
+    """Return the refs of all versions, oldest first."""
     return [one["ref"] for one in reader.answer("reasoning.show", {"id": name})["versions"]]
 
 
@@ -166,7 +166,7 @@ def test_base_that_the_ledger_does_not_know_is_refused(reader: Reader) -> None:
 
 
 def answering(reader: Reader, **changes: Any) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
-    """Return a view that answers as the reader does, but for ``changes``."""
+    """Return a view that answers as the reader does, except for ``changes``."""
     return lambda query, arguments: reader.answer(query, arguments) | changes
 
 

@@ -1,4 +1,4 @@
-"""Receiving reasoning: nothing is believed that can be computed, neither the graph nor the brief nor its fidelity."""
+"""Receiving reasoning: the receiver computes everything that it can, and trusts no graph, brief or fidelity."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def reason(ledger: Ledger, name: str, memory: ReasoningMemory, *, domain: str = 
 
 
 def validate(ledger: Ledger, name: str, ref: str, *, by: str, passed: bool = True, unchecked: int = 0) -> Any:
-    """Let somebody publish a report on three references, of which one is gone unless it passed."""
+    """Let an agent publish a report on three references; with ``passed``, all exist, otherwise one is gone."""
     issues = [] if passed else [Issue("EVIDENCE_GONE", "Evidence gone: api/auth.py:23")]
     known = {"issues": len(issues), "evidence": 3, "evidence_ok": 3 - len(issues) - unchecked}
     counts = Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
@@ -270,7 +270,7 @@ def test_snapshot_cannot_talk_away_the_domain_of_its_reasoning(ledger: Ledger, r
 
 
 def tampered(ledger: Ledger, reader: Reader, alice: Author, **changed: Any) -> str:
-    """Let alice sign a snapshot that says something else than its graph; return its id."""
+    """Let alice sign a snapshot that differs from its graph; return its id."""
     snapshot = take_snapshot(alice, reader.answer, reasoning="audit", snapshot_id="honest")
     data = ledger.event(-1).data
     brief = data.briefs[0]

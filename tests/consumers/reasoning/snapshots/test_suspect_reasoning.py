@@ -1,4 +1,4 @@
-"""A reasoning that a thief may have signed is nothing to act on, until somebody validated it or a human answers."""
+"""Nobody may act on a reasoning that a thief may have signed, until somebody validated it or a human answers."""
 
 from __future__ import annotations
 

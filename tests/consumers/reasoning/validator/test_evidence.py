@@ -187,7 +187,7 @@ def test_text_that_moved_still_stands_where_anybody_knows_what_it_was(tmp_path: 
     by_file = f"a.py:2:sha256:{sha256(SOURCE)}"
     moved = [check(FolderTree(tmp_path), one, cited=cited) for one in ("a.py:2", "a.py:2:limit = 14", by_file)]
     assert {(one.status, one.note, one.line) for one in moved} == {("moved", "Moved to line 4, still true", cited)}
-    assert check(FolderTree(tmp_path), "a.py:2").status == "ok"  # nobody knows what it was
+    assert check(FolderTree(tmp_path), "a.py:2").status == "ok"  # nobody knows the original line
     again = check(FolderTree(tmp_path), "a.py:2", earlier=moved[0])
     assert (again.status, again.line) == ("moved", cited)
     write(tmp_path, {"a.py": "limit = 15\n" * 9})

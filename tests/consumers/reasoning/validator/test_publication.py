@@ -109,7 +109,7 @@ def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audit
 def test_every_change_of_the_latest_verdict_is_one_event(
     audited: AuditedLedger,
 ) -> None:
-    """Compared with any earlier report, the second failure would have been dropped, and the ledger end with a pass."""
+    """Compared with any earlier report, the second failure would be dropped, and the latest verdict would be a pass."""
     verdicts = []
     for text in ("JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n"):
         if text is None:

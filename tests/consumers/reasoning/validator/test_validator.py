@@ -1,4 +1,4 @@
-"""The validator as a whole: the demo's audit, stale evidence, judges that can only add, briefs, and the report."""
+"""The validator as a whole: the demo's audit, stale evidence, judges that can only add findings, briefs, the report."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def stale_evidence(report: ValidationReport) -> list[EvidenceCheck]:
 
 
 def verification_coverage(brief: Brief, memory: ReasoningMemory) -> float | None:
-    """Return the share of a graph's critical inferences that the brief holds with all their premises.
+    """Return the share of a graph's critical inferences that the brief contains with all their premises.
 
-    A step that says what the brief's conclusion says is held too: briefs do not say it twice. None when the graph has
-    no critical inference.
+    A step with the same text as the brief's conclusion counts as contained: briefs do not repeat it. None if the graph
+    has no critical inference.
     """
     critical = critical_numbers(memory)
     wanted = [number for number, rests_on in memory.dependencies.items() if rests_on and number in critical]

@@ -1,4 +1,4 @@
-"""The validator as a service agent: one report a concluded reasoning, by another identity than its author."""
+"""The validator as a service agent: one report for each concluded reasoning, by another agent than its author."""
 
 from __future__ import annotations
 

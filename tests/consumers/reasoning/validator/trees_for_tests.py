@@ -1,4 +1,4 @@
-"""Trees for the validator's tests: files written in one call, and a git repository that obeys no one's settings."""
+"""Trees for the validator's tests: files written in one call, and a git repository without any user's settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path, files: dict[str, str | bytes] | None = None) -> str:
-    """Write files, commit all there is (making the repository first if there is none), and return the commit's id."""
+    """Write files, commit everything (creating the repository first if there is none), and return the commit's id."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / ".git").exists():
         git(folder, "init", "--quiet", "--initial-branch=main")

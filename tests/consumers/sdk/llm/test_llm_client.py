@@ -1,4 +1,4 @@
-"""The client of a language model against a server that answers well, badly, late, or with malice."""
+"""The client of a language model against a server that answers well, badly, late, or maliciously."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_slow_answer_ends_at_the_deadline(
     error = failure(client_of(vendor.url, timeout_s=0.3))
     assert error.code == "LLM_UNAVAILABLE"
     assert "within 0.3 s" in error.message
-    assert waits == []  # not asked again; a busy machine may reach the deadline before its first request is read
+    assert waits == []  # no second request; a busy machine may reach the deadline before the first request is read
 
 
 def test_request_that_was_cut_off_is_counted_though_nobody_is_there_any_more(
@@ -139,10 +139,10 @@ def test_refused_connection_is_tried_again_and_then_named(
     client_of: Callable[..., LlmClient], waits: list[float]
 ) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no other program can answer there
         error = failure(client_of(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
     assert error.code == "LLM_UNAVAILABLE"
-    assert error.details == {"requests": 0}  # nobody was there who could count one
+    assert error.details == {"requests": 0}  # no server counted a request
     assert "ConnectError) 4 times" in error.message
     assert len(waits) == 3
 

@@ -1,4 +1,4 @@
-"""Prose beside a brief: taken when every sentence holds, refused whole when one does not, never in a fact's place."""
+"""Prose beside a brief: accepted if every sentence holds, else refused as a whole, and never in place of a fact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sentence(text: str, *steps: int) -> dict[str, Any]:
 
 
 def verbatim(*numbers: int) -> list[dict[str, Any]]:
-    """Return the steps themselves as sentences: prose that nobody can object to."""
+    """Return the steps themselves as sentences: prose without any fault."""
     return [sentence(CONTENT[number], number) for number in numbers]
 
 

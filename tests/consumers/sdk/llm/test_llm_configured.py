@@ -1,4 +1,4 @@
-"""A model that ``config.toml`` names: whose key is missing, as the validator's judge, and not at all."""
+"""The model in ``config.toml``: without its key, as the validator's judge, and not configured at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each family of servers, doubled as it documents itself: prose, or the server's own reason why there is none."""
+"""Each family of servers, doubled as its documentation says: prose, or the server's own reason why there is none."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_content_of_a_compatible_server_may_come_in_parts(client_of: Callable[..
 
 
 def refuses(*names: str) -> Callable[[Received, str], Reply]:
-    """Return a server that refuses the first of these fields that it is sent."""
+    """Return a server that refuses a request because of the first of these fields in it."""
 
     def law(received: Received, text: str) -> Reply:
         for name in names:

@@ -1,4 +1,4 @@
-"""The judge: it advises, it says which model was asked what, and it never makes a failed check pass."""
+"""The judge advises, names the model and its question, and never makes a failed check pass."""
 
 from __future__ import annotations
 

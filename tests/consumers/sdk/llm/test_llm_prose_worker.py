@@ -1,4 +1,4 @@
-"""Prose beside a brief: several at a time, asked for again after a failure, and never in the way of the brief."""
+"""Prose beside a brief: several requests at a time, repeated after a failure, and never delaying the brief."""
 
 from __future__ import annotations
 
@@ -214,9 +214,9 @@ def test_one_that_hangs_holds_up_no_other(
             if most > 2:
                 too_many.set()
         if number == 0:
-            assert others_done.wait(60)  # the first hangs until every other has its prose
+            assert others_done.wait(60)  # the first request hangs until every other has its prose
         else:
-            too_many.wait(0.1)  # room for a third to come, which none may
+            too_many.wait(0.1)  # time for a third request, which must not come
         yield GOOD.body
         with lock:
             open_now -= 1

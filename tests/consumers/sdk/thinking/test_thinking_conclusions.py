@@ -1,4 +1,4 @@
-"""An answer that only announces what comes next is no conclusion, and an announcement at its end is no part of one."""
+"""An answer that only announces a next step is no conclusion; an announcement at its end is not part of one."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_reasoning_type_follows_wording_or_is_empty(text: str, reasoning_type: s
 def test_what_was_guessed_is_marked_beside_the_graph_and_not_in_its_ref() -> None:
     thinking = "Observation: the disk is full.\n\nTherefore the backup stops.\n\nConclusion: move the backup."
     found = extract_reasoning({"thinking": thinking})
-    # The others say themselves what they are; what they rest on nobody says.
+    # The other steps state their types themselves, but not their premises.
     assert found.inferred == {2: ["type", "reasoning_type", "dependencies"], 3: ["dependencies"]}
     values = found.memory.to_dict()
     assert not {"inferred", "marks"} & (values.keys() | values["steps"][1].keys())
@@ -179,7 +179,7 @@ def test_what_was_guessed_is_marked_beside_the_graph_and_not_in_its_ref() -> Non
     )
 
 
-# The conclusion and what the response does not say
+# The conclusion, and facts that the response lacks
 
 
 def test_conclusion_is_the_answer_when_no_step_concludes() -> None:

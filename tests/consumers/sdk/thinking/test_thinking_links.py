@@ -1,4 +1,4 @@
-"""The premises of a step are found by its words, never form a circle, and are marked with the way they were found."""
+"""The premises of a step are found by its words, never form a cycle, and are marked with the manner of finding them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
         ("x = 2\ny = 3\nz = x + y = 5", {3: {1: "name", 2: "name"}}),
         ("x = 2\ny = 3\nz = x + y = 5\nso z is 5", {3: {1: "name", 2: "name"}, 4: {3: "name"}}),
         ("total = 7\ntotal = 8\nhalf = total / 2", {3: {2: "name"}}),  # the last value counts
-        # Steps named by the mark they bear, by their place where none bears one.
+        # Steps are named by their own number, or by their position if no step has a number.
         ("1. The disk is full.\n2. Backups go there.\n3. From (1) and (2), they fail.", {3: BOTH}),
         ("一、磁盘已满\n二、备份写入磁盘\n三、由步骤1和2可知备份失败", {3: BOTH}),
         ("The disk is full.\n\nBackups go there.\n\nSteps 1 and 2 mean that they fail.", {3: BOTH}),
         ("3. One.\n\n7. Two.\n\n9. Step 3 means that it stops.", {3: {1: "reference"}}),
-        ("1. One.\n2. As step 9 says, it stops.", {}),  # there is none before it
+        ("1. One.\n2. As step 9 says, it stops.", {}),  # there is no such step before it
         # Connectives.
         ("The disk is full.\n\nTherefore nothing is written.", {2: {1: "connective"}}),
         ("磁盘已满。\n\n因此无法写入。", {2: {1: "connective"}}),

@@ -1,4 +1,4 @@
-"""The source text comes back whole, whatever it is made of; too much of it is refused."""
+"""The source text comes back whole, whatever its content; a text that is too long is refused."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_more_steps_than_a_graph_holds_are_refused() -> None:
     "run", [".", "!", "…", "```\n ", "“", " ", "- ", "*", "\n ", "(", "so ", "answer ", "第", "\t"]
 )
 def test_long_runs_of_any_mark_are_read_in_one_pass(run: str) -> None:
-    # Quadratic patterns would take minutes here; the suite's timeout is the limit.
+    # Quadratic patterns would take minutes here and exceed the suite's timeout.
     text = run * (200_000 // len(run)) + "end"
     spans = split_steps(text, (0, len(text)))
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
