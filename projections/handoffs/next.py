@@ -129,19 +129,17 @@ def next_items(source: RowSource, args: QueueFilter) -> Queue:
 def waits(context: QueryContext, args: QueueFilter) -> Page[WaitingRow]:
     """Return kind, id and agent of the items that ``handoffs.next`` describes."""
     candidates, bound = _candidates(context, args)
-    condition = ""
-    cursor: tuple[Value, ...] = ()
+    listed, cursor = candidates, tuple[Value, ...]()
     if args.after is not None:
         marks = ", ".join(f"?{len(bound) + number}" for number in range(2, 6))
-        condition = f" WHERE (agent, rank, since_index, id) > ({marks})"
+        listed = f"SELECT * FROM ({candidates}) AS candidates WHERE (agent, rank, since_index, id) > ({marks})"  # noqa: S608 - fixed texts
         cursor = _read_cursor(args.after)
-    order = f" ORDER BY agent, rank, since_index, id LIMIT ?{len(bound) + 1}"
-    counted = f"SELECT *, count(*) OVER () AS total FROM ({candidates}) AS candidates"  # noqa: S608 - fixed texts
-    sql = f"SELECT * FROM ({counted}) AS counted{condition}{order}"  # noqa: S608 - as above
-    rows = context.rows(sql, (*bound, args.limit + 1, *cursor))
-    # A cursor at the end has no rows after it, so no row has the total.
-    total = rows[0]["total"] if rows else context.count(f"SELECT count(*) FROM ({candidates})", bound)  # noqa: S608
-    page = rows[: args.limit]
+    paging = f"{listed} ORDER BY agent, rank, since_index, id LIMIT ?{len(bound) + 1}"
+    (rows,) = _read(context, args, (paging, (*bound, args.limit + 1, *cursor)))
+    page, total = rows[: args.limit], len(rows)
+    if args.after is not None or total > args.limit:
+        # Counted apart: a window would read and order all items, and an index has the order of a page.
+        total = context.count(f"SELECT count(*) FROM ({candidates}) AS candidates", bound)  # noqa: S608 - as above
     following = None
     if len(rows) > args.limit:
         last = [page[-1][name] for name in ("agent", "rank", "since_index", "id")]
@@ -158,7 +156,8 @@ def counts(context: QueryContext, args: QueueCountFilter) -> QueueCounts:
     sql = f"SELECT {columns}, count(*) AS total FROM ({candidates}) AS described GROUP BY {columns}"  # noqa: S608
     wanted = {"action": args.action, "sender": args.sender, "is_imported": args.is_imported}
     sums = {name: Counter[Any]() for name in ("", *wanted)}
-    for row in context.rows(sql, bound):
+    (rows,) = _read(context, args, (sql, bound))
+    for row in rows:
         failed = [name for name, value in wanted.items() if value is not None and row[name] != value]
         for name, numbers in sums.items():
             if not set(failed) - {name}:
@@ -167,18 +166,23 @@ def counts(context: QueryContext, args: QueueCountFilter) -> QueueCounts:
     return QueueCounts(total=sums[""][""], actions=actions, senders=senders, imported=sums["is_imported"][1])
 
 
-def _candidates(
-    context: QueryContext, args: QueueCountFilter, *, is_described: bool = False
-) -> tuple[str, tuple[Value, ...]]:
-    """Return the SELECT of the items that pass the filters, and the values that it binds.
-
-    Raises Refused: ``AGENT_UNKNOWN``.
-    """
-    if args.agent is not None and not context.rows("SELECT name FROM agents WHERE name = ?", (args.agent,)):
+def _read(
+    context: QueryContext, args: QueueCountFilter, *queries: tuple[str, Sequence[Value]]
+) -> list[list[dict[str, Any]]]:
+    """Return the rows of queries about a queue. Raises Refused: ``AGENT_UNKNOWN``: nobody has it."""
+    registered, *found = context.together(("SELECT name FROM agents WHERE name = ?", (args.agent,)), *queries)
+    if args.agent is not None and not registered:
         alike = near(args.agent, names_in(context, "agents", "name"))
         hint = did_you_mean(alike) or ": `deed agent list` shows them"
         message = f"{args.agent!r} is not registered in this ledger{hint}"
         raise Refused("AGENT_UNKNOWN", message, name=args.agent, near=alike)
+    return found
+
+
+def _candidates(
+    context: QueryContext, args: QueueCountFilter, *, is_described: bool = False
+) -> tuple[str, tuple[Value, ...]]:
+    """Return the SELECT of the items that pass the filters, and the values that it binds."""
     route = Route(args.tag, args.domain)
     bound: list[Value] = [context.now_ms, args.agent, *route.values]
     of_handoffs = "" if args.agent is None else " AND w.agent = ?2"
