@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeVar
 
 import pytest
+from forked_deed import DeedProcess, run_deed
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
@@ -296,11 +296,11 @@ class Shown:
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
         """Start it in ``project``, which has the cited files of reasonings (default: the current folder)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        self._deed = [sys.executable, "-m", "deedbook", "--home", str(home), "--json"]
+        self._deed = ["--home", str(home), "--json"]
         self._agent = agent
         self._environment = environment
         command = [*self._deed, *(["--as", agent] if agent else []), "dashboard", "--port", "0"]
-        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, cwd=project)
+        self._child = DeedProcess(*command, stdout=subprocess.PIPE, env=environment, text=True, cwd=project)
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         data = json.loads(line)["data"]
@@ -320,7 +320,8 @@ class Shown:
         """Return one more link, which logs one more browser in, by default as the same agent as the first link."""
         named = ["--as", agent or self._agent] if agent or self._agent else []
         command = [*self._deed, *named, "dashboard", "--link"]
-        done = subprocess.run(command, capture_output=True, env=self._environment, text=True, check=True)
+        done = run_deed(*command, timeout=wait_max_s, env=self._environment)
+        assert done.returncode == 0, done.stderr
         return str(json.loads(done.stdout)["data"]["link"])
 
 

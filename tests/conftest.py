@@ -9,11 +9,14 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import settings
+from nacl.bindings import crypto_pwhash_argon2id_MEMLIMIT_MODERATE, crypto_pwhash_argon2id_OPSLIMIT_MODERATE
 from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
@@ -22,10 +25,13 @@ import bytecode  # noqa: E402, F401 - first of ours: what it switches on holds f
 import faults  # noqa: E402 - modules whose assertions are rewritten are named first
 from answer_types import answers_have_their_types  # noqa: E402, F401 - a fixture
 from building import Ledger  # noqa: E402
+from forked_deed import ChildProcess  # noqa: E402
+from forking import CHEAP  # noqa: E402
 from postgres import database, postgres  # noqa: E402, F401 - fixtures
 from stores import store  # noqa: E402, F401 - a fixture
 
 from deedbook.consumers.interfaces.cli import progress  # noqa: E402
+from deedbook.consumers.sdk import child  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +71,7 @@ progress.shown_after_s = 600.0
 _numbers: Final = itertools.count()
 
 STARTS_PROCESSES: Final = re.compile(
-    r"\b(subprocess|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
+    r"\b(subprocess|DeedProcess|run_deed|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
 )
 
 
@@ -188,11 +194,39 @@ def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passphrases() -> Iterator[None]:
+    """Let Argon2id do the least work, here and in what is forked: at its real cost it takes most of a second a call."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CHEAP.items():
+            patch.setattr(argon2id, name, value)
+        yield
+
+
 @pytest.fixture
-def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Argon2id do the least work in this process: at its real cost each call takes most of a second."""
-    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
-    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
+def costly_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let passphrases cost in this process what they cost outside of tests."""
+    monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", crypto_pwhash_argon2id_OPSLIMIT_MODERATE)
+    monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", crypto_pwhash_argon2id_MEMLIMIT_MODERATE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_children() -> Iterator[None]:
+    """Let each ``Child`` that this process starts be forked (``forked_deed``): its start is seldom what is tested."""
+
+    def start(command: list[str], **options: Any) -> ChildProcess:
+        return ChildProcess(command[-1], **options)
+
+    names = {"DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "subprocess", SimpleNamespace(Popen=start, **names))
+        yield
+
+
+@pytest.fixture
+def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each ``Child`` be started, as it is outside of tests."""
+    monkeypatch.setattr(child, "subprocess", subprocess)
 
 
 @pytest.fixture

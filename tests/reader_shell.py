@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import inside
 from console_blocks import FENCED, blocks, commands_of, is_as_expected, normalized
+from forked_deed import deed_command
 from ports import free_port
 
 from deedbook.ledger.errors import CODES
@@ -75,7 +76,13 @@ class ReaderShell:
         self.folder.mkdir(parents=True)
         self._ports = {port: str(free_port()) for port in PORTS}
         self._background: list[subprocess.Popen[bytes]] = []
+        installed = folder / "installed"
+        installed.mkdir()
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        program = f'#!/bin/sh\nPATH={shlex.quote(path)} exec {shlex.join(deed_command())} "$@"\n'
+        (installed / "deed").write_text(program)
+        (installed / "deed").chmod(0o755)
+        self._installed = str(installed)
         self._variables = {"HOME": str(self._home), "COLUMNS": "100", "PATH": path}
 
     def __enter__(self) -> Self:
@@ -171,7 +178,7 @@ class ReaderShell:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        return kept | self._variables
+        return kept | self._variables | {"PATH": f"{self._installed}{os.pathsep}{self._variables['PATH']}"}
 
     def _here(self, text: str) -> str:
         """Return a text of a page with the folder and the ports of this test."""

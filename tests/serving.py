@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from building import Ledger
+from forked_deed import DeedProcess
 from ports import port_option
 from served import connect, register_on_bus, until, write_bus_key
 
@@ -62,10 +62,10 @@ class ServeProcess:
         self, settings: Settings, port: int | None = None, *, web: bool = False, more: Sequence[str] = ()
     ) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "serve", "--json"]
-        command += ["--port", str(port)] if port else port_option(settings.home)
-        command += [*(["--web", "0"] if web else []), *more]
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        options = ["--port", str(port)] if port else port_option(settings.home)
+        options += [*(["--web", "0"] if web else []), *more]
+        arguments = ("--home", settings.home, "serve", "--json", *options)
+        self.child = DeedProcess(*arguments, stdout=subprocess.PIPE, env=environment)
         assert self.child.stdout is not None
         data = msgspec.json.decode(self.child.stdout.readline())["data"]
         self.url: str = data["url"]

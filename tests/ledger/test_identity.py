@@ -34,9 +34,6 @@ LEDGER = "0" * 32
 ALICE = key_named("alice")
 
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
-
 def code_of(path: Path, passphrase: str | None = None) -> str:
     """Return the error code of opening a key file."""
     with pytest.raises(DeedbookError) as refused:
@@ -307,3 +304,12 @@ def test_a_key_has_its_name_only_when_all_of_it_is_on_disk(tmp_path: Path, monke
     assert synced[0] == (False, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["kuro.key"]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_passphrase_costs_what_it_must(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    path = tmp_path / "rita.key"
+    write_key(path, ALICE, ledger=LEDGER, name="rita", passphrase="x")
+    request.getfixturevalue("costly_passphrases")
+    assert code_of(path, "x") == "KEY_LOCKED"  # it was written at the lowest cost, with which all other tests run
+    write_key(tmp_path / "other.key", ALICE, ledger=LEDGER, name="rita", passphrase="x")
+    assert open_key(tmp_path / "other.key", "x").public == ALICE.public

@@ -21,6 +21,8 @@ from deedbook.ledger.format.identity import Key
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+pytestmark = pytest.mark.usefixtures("started_children")
+
 
 @pytest.fixture
 def early_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from deedbook.consumers.auditor.verify import verify_log
 if TYPE_CHECKING:
     from building import Ledger
 
+pytestmark = pytest.mark.usefixtures("started_children")
+
 
 @pytest.fixture(params=["after", "beside"])
 def filled(request: pytest.FixtureRequest, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:

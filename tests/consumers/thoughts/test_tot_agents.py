@@ -62,6 +62,7 @@ class Wordy(Game24):
         return msgspec.structs.replace(said, evaluations=longer)
 
 
+@pytest.mark.usefixtures("started_children")
 def test_six_processes_solve_a_game_and_the_ledger_proves_that_they_did(ledger: Ledger) -> None:
     seen: list[str] = []
     found = solve(ledger, PROBLEM, progress=lambda event: seen.append(event.id))

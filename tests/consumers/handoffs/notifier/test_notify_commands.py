@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forked_deed import DeedProcess, run_deed
 from webhook_receiver import KEY, SECRET, VARIABLE, Receiver, Reply
 
 from deedbook.consumers.handoffs.notifier.store import STORE_FILE
@@ -69,13 +69,7 @@ def call(ledger: Ledger, desktop: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     def said(*words: str) -> dict[str, Any]:
         arguments = ["--home", str(ledger.home.path), "notify", *words, "--json"]
         if words[0] == "run":  # this process has the log open already
-            done = subprocess.run(
-                [sys.executable, "-m", "deedbook", *arguments],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=wait_max_s,
-            )
+            done = run_deed(*arguments, timeout=wait_max_s)
             code, out, err = done.returncode, done.stdout, done.stderr
         else:
             code = run(arguments)
@@ -190,8 +184,9 @@ def test_run_notifies_until_it_is_told_to_stop(
     call: Call, ledger: Ledger, receiver: Receiver, number: signal.Signals
 ) -> None:
     call("run", "--once")
-    command = [sys.executable, "-m", "deedbook", "--home", str(ledger.home.path), "notify", "run", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    pipe = subprocess.PIPE
+    arguments = ("--home", ledger.home.path, "notify", "run", "--json")
+    with DeedProcess(*arguments, stdout=pipe, stderr=pipe, text=True) as child:
         try:
             assert child.stdout
             assert json.loads(child.stdout.readline())["data"] == {"channels": ["hook", "desktop"]}

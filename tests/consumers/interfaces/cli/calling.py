@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import inside
 from building import trusted
+from forked_deed import DeedProcess, run_deed
 from ports import port_option
 
 from deedbook.consumers.interfaces.cli.program import run
@@ -166,17 +166,7 @@ def environment(**changed: str) -> dict[str, str]:
 
 def call(*arguments: object, cwd: Path | None = None, **changed: str) -> Said:
     """Call a verb as a process of its own."""
-    command = [sys.executable, "-m", "deedbook", *map(str, arguments)]
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment(**changed),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=wait_max_s,
-    )
+    done = run_deed(*arguments, timeout=wait_max_s, cwd=cwd, env=environment(**changed))
     return Said(done.returncode, done.stdout, done.stderr)
 
 
@@ -191,9 +181,8 @@ class Running:
     """A verb that keeps running as a separate process; the end of the block ends it by its process id."""
 
     def __init__(self, *arguments: object, **changed: str) -> None:
-        command = [sys.executable, "-m", "deedbook", *map(str, arguments)]
-        self._child = subprocess.Popen(
-            command,
+        self._child = DeedProcess(
+            *arguments,
             env=environment(**changed),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

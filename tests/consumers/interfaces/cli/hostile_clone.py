@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import inside
 import pytest
+from forked_deed import run_deed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,14 +51,11 @@ class Clone(NamedTuple):
 
     def start(self, *words: str, stdin: bytes = b"") -> inside.Said:
         """Call a verb in the clone, as a process."""
-        command = [sys.executable, "-P", "-m", "deedbook", *words]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         patience = Path(__file__).parents[1] / "hooks/patience"  # a hook's own deadline is too short on a busy machine
         environment |= {"STOLEN": SECRET, "PYTHONPATH": str(patience), "DEEDBOOK_TEST_HOOK_S": "60"}
-        done = subprocess.run(
-            command, cwd=self.folder, input=stdin, capture_output=True, env=environment, check=False, timeout=60
-        )
-        return inside.Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+        done = run_deed(*words, cwd=self.folder, given=stdin.decode(), env=environment, timeout=60)
+        return inside.Said(done.returncode, done.stdout, done.stderr)
 
     def trust(self) -> None:
         """Trust it as it is now."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import subprocess
-import sys
 from typing import TYPE_CHECKING
+
+from forked_deed import DeedProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,7 @@ class Terminal:
         """Run a verb; without ``home`` it finds the ledger by its working directory."""
         self._ours, theirs = pty.openpty()
         before = [] if home is None else ["--home", str(home)]
-        command = [sys.executable, "-P", "-m", "deedbook", *before, *words]
-        self._child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd)
+        self._child = DeedProcess(*before, *words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd)
         os.close(theirs)
 
     def until(self, text: str | None) -> str:

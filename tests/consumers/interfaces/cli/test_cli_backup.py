@@ -163,7 +163,6 @@ def test_program_in_a_backup_verifies_it_without_us(full: Deed, tmp_path: Path) 
     assert said.returncode != 0
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Deed, elsewhere: Deed, tmp_path: Path) -> None:
     assert "root.key" in full.refuses("KEY_LOCKED", "backup", "--keys", tmp_path / "ledger.tar")["message"]
     assert not (tmp_path / "ledger.tar").exists()
@@ -401,7 +400,6 @@ def test_backup_replaces_only_an_earlier_one_of_the_same_ledger(full: Deed, else
     assert (tmp_path / "ledger.tar").read_bytes() == newer
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_backup_without_keys_does_not_replace_one_with_keys(full: Deed, tmp_path: Path) -> None:
     with_passphrase("open sesame", full, "backup", "--keys", tmp_path / "ledger.tar")
     assert (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import inside
 import pytest
 from building import Clock, Ledger
+from forked_deed import DeedProcess
 
 from deedbook.ledger.events.session import SessionStarted
 
@@ -96,7 +96,7 @@ def test_lease_and_session_key_of_a_wrong_clock_show_as_over(home_left: Callable
 
 def test_two_processes_set_the_clock_at_once_and_both_are_kept(home_left: Callable[[int], Path]) -> None:
     home = home_left(60)
-    command = [sys.executable, "-m", "deedbook", "--home", str(home), "clock", "set", "--reason", "r"]
-    processes = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
+    arguments = ("--home", home, "clock", "set", "--reason", "r")
+    processes = [DeedProcess(*arguments, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [process.wait(60) for process in processes] == [0, 0]
     assert deed(home, "verify").code == 0

@@ -122,7 +122,7 @@ def test_without_a_name_the_link_is_of_the_only_human_whose_key_is_here(populate
 
 
 @pytest.fixture
-def team(tmp_path: Path, cheap_passphrases: None) -> Path:
+def team(tmp_path: Path) -> Path:
     """A folder with the sealed keys of two humans, rita and ruth."""
     with Made(tmp_path / ".deedbook", agents={"rita": ["human"], "ruth": ["human"]}) as ledger:
         for name in ("rita", "ruth"):

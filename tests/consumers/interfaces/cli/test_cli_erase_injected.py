@@ -6,13 +6,13 @@ latest.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
 import inside
 import pytest
 from faults import is_long_run
+from forked_deed import run_deed
 from injection import FAULTS, Fault, Place, need_strace
 
 if TYPE_CHECKING:
@@ -85,6 +85,5 @@ def check_after(folder: Path, *, has_succeeded: bool) -> str:
     assert deed(folder, *SHOW).err.startswith("SUBJECT_ERASED")
     assert [path for path in folder.glob("config/deedbook/seals/*/*") if path.suffix == ".key"] == []
     assert deed(folder, "log", "--kind", "subject.erased", "--json").out.count('"event:') == 1
-    verified = subprocess.run([sys.executable, "-m", "deedbook", "verify"], capture_output=True, check=False)
-    assert verified.returncode == 0
+    assert run_deed("verify", timeout=60).returncode == 0
     return "signed" if is_signed else "undone"

@@ -22,7 +22,7 @@ FILE: Final = (
 
 
 @pytest.fixture
-def dora(alone: Deed, cheap_passphrases: None) -> Deed:
+def dora(alone: Deed) -> Deed:
     """A ledger in which the human dora has a sealed key and a session key; the test has no passphrase."""
     for words in (["agent", "add", "dora", "--role", "human"], ["key", "delegate", "--as", "dora", "--ttl", "12h"]):
         read, write = os.pipe()

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from calling import environment, wait_until
+from forked_deed import DeedProcess
 
 from deedbook.ledger.events.reasoning import Counts
 
@@ -217,8 +217,8 @@ def test_nowhere_to_import_to_is_told(nowhere: Deed, tmp_path: Path) -> None:
 def test_import_that_is_killed_is_finished_by_the_next_and_verifies(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a", "--unprotected")
     file = transcript(tmp_path / "s.jsonl", "long", count=600)
-    command = [sys.executable, "-m", "deedbook", "--home", str(alone.home), "import", "thinking", str(file)]
-    child = subprocess.Popen([*command, "--as", "a"], env=environment(), stdout=subprocess.DEVNULL)
+    arguments = ("--home", alone.home, "import", "thinking", file, "--as", "a")
+    child = DeedProcess(*arguments, env=environment(), stdout=subprocess.DEVNULL)
     before = alone.size()
     wait_until(lambda: alone.size() > before or child.poll() is not None, "something was imported")
     os.kill(child.pid, signal.SIGKILL)

@@ -42,7 +42,7 @@ def mine(populated: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def descriptor(cheap_passphrases: None) -> Iterator[Callable[[str], int]]:
+def descriptor() -> Iterator[Callable[[str], int]]:
     """Makes descriptors for ``--passphrase-fd``."""
     made: list[int] = []
 

@@ -36,7 +36,7 @@ def descriptor(text: str) -> int:
 
 
 @pytest.fixture
-def passphrase(cheap_passphrases: None) -> Iterator[Callable[..., int]]:
+def passphrase() -> Iterator[Callable[..., int]]:
     """Makes descriptors for ``--passphrase-fd`` and closes them."""
     made: list[int] = []
 

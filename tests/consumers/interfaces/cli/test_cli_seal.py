@@ -14,6 +14,7 @@ import pytest
 from building import trusted
 from calling import Deed, Place, with_passphrase
 from erasing import files_with
+from forked_deed import run_deed
 from note_repository import one_of_each, repository
 from soft_token import LABEL, make_soft_token
 from test_cli_notes import git, make_repository
@@ -140,7 +141,6 @@ def test_a_damaged_or_cut_blob_leaves_no_file(own: Deed, tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_a_reader_gets_the_key_from_another_and_loses_it_by_the_erasure(
     own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decisions_of_test: Path
 ) -> None:
@@ -168,7 +168,6 @@ def test_a_reader_gets_the_key_from_another_and_loses_it_by_the_erasure(
         assert own.size() == size
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_a_bundle_has_ciphertext_and_a_key_only_on_request(
     own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,10 +290,7 @@ def test_keys_in_a_token(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     trusted(own.home)
 
     def deed(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "deedbook", "--home", own.home, *words]
-        return subprocess.run(
-            list(map(str, command)), env=os.environ | token.environment, capture_output=True, text=True, check=False
-        )
+        return run_deed("--home", own.home, *words, env=os.environ | token.environment, timeout=60)
 
     for words in (
         ("seal", "create", "carol", "--as", "a"),

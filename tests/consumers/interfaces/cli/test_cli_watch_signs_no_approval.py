@@ -29,7 +29,7 @@ EVIL = """# Handoff: Ship mallorys key to the server
 
 
 @pytest.fixture
-def opened(tmp_path: Path, cheap_passphrases: None) -> Iterator[Callable[[], list[str]]]:
+def opened(tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
     """Return a function that makes the option which opens alex's sealed key for a whole run."""
     file, made = tmp_path / "passphrase", list[int]()
     file.write_text(f"{PASSPHRASE}\n{PASSPHRASE}\n")

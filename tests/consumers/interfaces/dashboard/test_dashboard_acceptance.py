@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import httpx
     from looking import Viewer
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
 
 def bring(viewer: Viewer, name: str, status: str = "done", **content: Any) -> None:
     """Import a handoff from kuro to bob that waits for rita."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from deedbook.consumers.interfaces.dashboard.guard import Session
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
 COOKIE: Final = "deedbook_4280"
 OTHERS_PASSPHRASE: Final = "another horse"
 HUMANS: Final[dict[str, Any]] = {

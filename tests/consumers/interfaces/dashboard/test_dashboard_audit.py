@@ -18,6 +18,8 @@ from deedbook.ledger.proof.policy import WitnessResult
 if TYPE_CHECKING:
     from looking import Viewer
 
+pytestmark = pytest.mark.usefixtures("started_children")
+
 wait_max_s = 60.0
 
 

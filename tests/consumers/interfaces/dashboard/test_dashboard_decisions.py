@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import httpx
     from looking import Viewer
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
 
 @pytest.fixture
 def rita(viewer: Viewer) -> Viewer:

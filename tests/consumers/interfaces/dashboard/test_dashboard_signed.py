@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from browser import Shown
 from building import Ledger
+from forked_deed import run_deed
 from looking import PASSPHRASE, seal, token_of
 
 from deedbook.ledger.events.handoff import HandoffApproved, HandoffRejected
@@ -54,8 +54,7 @@ def decide(client: httpx.Client, name: str, word: str, **written: str) -> httpx.
 
 def verify(home: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-    command = [sys.executable, "-m", "deedbook", "--home", str(home), "verify"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return run_deed("--home", home, "verify", env=environment, timeout=60)
 
 
 def test_what_is_decided_in_the_dashboard_is_signed_by_the_human_and_stands_every_check(

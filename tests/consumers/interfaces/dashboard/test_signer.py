@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.format.identity import Key
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
 
 class Opening:
     """A ledger's folder whose opening of keys is counted: the key derivation itself takes most of a second."""

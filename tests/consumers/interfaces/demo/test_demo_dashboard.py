@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from deedbook.consumers.sdk.ledger import Ledger
 from deedbook.ledger.home.config import Settings
 
 
+@pytest.mark.usefixtures("costly_passphrases")
 def test_dashboard_of_the_demo_shows_its_past_and_agents_take_up_what_is_approved(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     command = [sys.executable, "-m", "deedbook", "demo", "--dashboard", "--json"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import inside
+from forked_deed import deed_command
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 
@@ -102,7 +103,7 @@ class Place:
 
     def hook(self, harness: str, given: bytes, *options: str, **changed: str) -> Said:
         """Call a hook as a harness does: through a shell."""
-        words = [DEED, "hook", harness, "--as", harness, *options]
+        words = [*deed_command(), "hook", harness, "--as", harness, *options]
         return self.run("sh", "-c", shlex.join(words), given=given, **changed)
 
     def log(self) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from building import trusted, work_tree
 from faults import is_long_run
+from forked_deed import run_deed
 from harness_place import DEED, Said, given_up
 
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
@@ -217,8 +218,8 @@ def test_a_locked_key_still_gets_its_brief(place: Place) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"a passphrase\n")
     os.close(writing)
-    command = [sys.executable, "-m", "deedbook", "agent", "add", "sealed", "--passphrase-fd", str(reading)]
-    subprocess.run(command, cwd=place.project, pass_fds=[reading], check=True, capture_output=True, timeout=60)
+    add = ("agent", "add", "sealed", "--passphrase-fd", reading)
+    assert run_deed(*add, cwd=place.project, pass_fds=[reading], timeout=60).returncode == 0
     os.close(reading)
     said = place.hook("claude-code", place.event("claude-code", "SessionStart"), "--as", "sealed")
     assert said.code == 0

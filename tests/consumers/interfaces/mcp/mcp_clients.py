@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from forked_deed import DeedProcess, deed_command
 from mcp import Client, StdioServerParameters, stdio_client
 from node_packages import install
 
@@ -148,8 +149,9 @@ def call_tools(
 
 def parameters(home: Path, *options: str) -> StdioServerParameters:
     """Return how a client starts `deed mcp` over stdio."""
+    program, *arguments = deed_command()
     return StdioServerParameters(
-        command=DEEDBOOK[0], args=[*DEEDBOOK[1:], "mcp", "--home", str(home), *options], env=dict(os.environ)
+        command=program, args=[*arguments, "mcp", "--home", str(home), *options], env=dict(os.environ)
     )
 
 
@@ -164,8 +166,10 @@ class HttpServer:
     """A `deed mcp --http` process."""
 
     def __init__(self, home: Path, *options: str) -> None:
-        command = [*DEEDBOOK, "mcp", "--http", "--json", "--home", str(home), *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.process = DeedProcess(
+            "mcp", "--http", "--json", "--home", home, *options, stdout=pipe, stderr=pipe, text=True
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from credentials import jwt
-from mcp_clients import DEEDBOOK, Caller, call_tools, over_stdio
+from forked_deed import DeedProcess
+from mcp_clients import Caller, call_tools, over_stdio
 
 from deedbook.consumers.interfaces.mcp.answers import arguments_size_max_bytes
 from deedbook.consumers.interfaces.mcp.stdio import bounded, line_size_max_bytes
@@ -231,8 +232,8 @@ def test_tool_that_fails_unforeseen_tells_no_more_than_its_kind(
 @pytest.fixture
 def process(own_home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server on stdio, spoken to by hand."""
-    command = [*DEEDBOOK, "mcp", "--home", str(own_home), "--as", "alice"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    pipe = subprocess.PIPE
+    with DeedProcess("mcp", "--home", own_home, "--as", "alice", stdin=pipe, stdout=pipe, stderr=pipe) as running:
         yield running
         if running.poll() is None:
             running.kill()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from forked_deed import run_deed
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_clients import DEEDBOOK, Caller, HttpServer
+from mcp_clients import Caller, HttpServer
 
 from deedbook.consumers.interfaces.mcp.http import body_size_max_bytes, read_token
 from deedbook.ledger.errors import Refused
@@ -126,11 +128,7 @@ def test_server_told_to_stop_ends_with_exit_code_0_and_says_nothing_more(shared_
 
 
 def test_port_that_is_taken_is_a_typed_error(http_server: HttpServer, shared_home: Path) -> None:
-    import json
-    import subprocess
-
     port = http_server.url.rsplit(":", 1)[1].split("/")[0]
-    command = [*DEEDBOOK, "mcp", "--http", "--port", port, "--json", "--home", str(shared_home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_deed("mcp", "--http", "--port", port, "--json", "--home", shared_home, timeout=60)
     assert done.returncode == 7
     assert json.loads(done.stdout)["error"]["code"] == "STORE_IN_USE"

@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_clients import DEEDBOOK
+from forked_deed import DeedProcess
 
 from deedbook.consumers.interfaces.mcp.stdio import line_size_max_bytes
 from deedbook.ledger.errors import CODES
@@ -22,8 +22,8 @@ CALL = '"method":"tools/call","params":{"name":"search","arguments":{"text":%s}}
 @pytest.fixture(scope="module")
 def process(shared_home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server on stdio, spoken to by hand."""
-    command = [*DEEDBOOK, "mcp", "--home", str(shared_home), "--as", "alice"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    pipe = subprocess.PIPE
+    with DeedProcess("mcp", "--home", shared_home, "--as", "alice", stdin=pipe, stdout=pipe, stderr=pipe) as running:
         said = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "hand", "version": "1"}}
         begun = ask(running, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": said}).encode())
         assert begun["result"]["serverInfo"]["name"] == "deedbook"

@@ -6,12 +6,14 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import inside
 import pytest
 from building import Ledger
-from mcp_clients import DEEDBOOK, Caller, call_tools
+from forked_deed import run_deed
+from mcp_clients import Caller, call_tools
 
 from deedbook.ledger.format.identity import write_key
 from deedbook.ledger.home.home import Home
@@ -50,20 +52,9 @@ def test_server_refuses_to_start_as_who_decides(shared_home: Path, name: str) ->
 def test_every_signing_tool_refuses_an_agent_that_became_human_since(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         assert not (await call("record_reasoning", session_id="s", task="t", entries=FOUND)).error
-        granted = [
-            *DEEDBOOK,
-            "emit",
-            "role.granted",
-            "--stream",
-            "agent/alice",
-            "--as",
-            "root",
-            "--home",
-            str(own_home),
-        ]
-        await asyncio.to_thread(
-            subprocess.run, [*granted, "--data", '{"agent":"alice","role":"human"}'], check=True, capture_output=True
-        )
+        granted = ("emit", "role.granted", "--stream", "agent/alice", "--as", "root", "--home", own_home)
+        grant = partial(run_deed, *granted, "--data", '{"agent":"alice","role":"human"}', timeout=60)
+        assert (await asyncio.to_thread(grant)).returncode == 0
         for tool, arguments in SIGNING[:2]:
             assert (await call(tool, **arguments)).code == "NOT_AUTHORIZED"
 
@@ -85,7 +76,6 @@ def test_without_an_agent_tools_read_and_signing_ones_say_what_to_do(
     call_tools(shared_home, work, agent=agent)
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_locked_key_is_told_with_the_way_to_open_it(own_home: Path) -> None:
     home = Home(own_home)
     with Ledger(own_home) as ledger:

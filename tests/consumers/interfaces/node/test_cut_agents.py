@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from building import Ledger
+from forked_deed import run_deed
 from served import connect, failure_of, register_on_bus, until, write_bus_key
 from serving import CAROL, ServeProcess, remote
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
 def deed(settings: Settings, *arguments: str) -> None:
     """Run a verb as root in a process of its own."""
-    command = [sys.executable, "-m", "deedbook", "--home", str(settings.home), "--as", "root", *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    done = run_deed("--home", settings.home, "--as", "root", *arguments, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_agent_that_lost_its_key_is_cut_off_while_it_waits_and_refused_after(home: Path) -> None:

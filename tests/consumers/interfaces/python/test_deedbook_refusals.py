@@ -42,7 +42,6 @@ def test_nobody_signs_without_a_name_or_a_key(place: Place) -> None:
         assert refusal(lambda: stranger.session(fresh()).start()).code == "KEY_FILE_MISSING"
 
 
-@pytest.mark.usefixtures("cheap_passphrases")
 def test_a_sealed_key_is_opened_by_its_passphrase_given_or_asked_for(alone: Deed) -> None:
     alone("agent", "add", "kuro", "--passphrase-fd", _lines("secret"))
     for given, code in ((None, "KEY_LOCKED"), ("wrong", "KEY_LOCKED"), ("secret", ""), (lambda _: "secret", "")):
