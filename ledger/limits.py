@@ -43,7 +43,7 @@ sealable_text_min_chars: Final = 200
 envelope_reserve_bytes: Final = 3 * 1024
 data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 
-# One node's work.
+# Limits of one node's own work.
 request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024
 group_commit_events_max: Final = 1024
 submit_queue_max: Final = 4096

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = Path("/dev/shm")
 memory_free_min_bytes: Final = 2 * 1024**3
-collected_every: Final = 20_000  # so many objects more, and garbage is looked for
+collected_every: Final = 20_000  # garbage is collected after so many new objects
 
 # Keep the ledgers of tests in memory if there is room: every commit is synced, and a disk takes a thousand times as
 # long for that. No test is weaker for it: they kill processes, and data that a killed process wrote survives in both
@@ -84,7 +84,7 @@ def pytest_collection(session: pytest.Session) -> None:
     """
     gc.disable()
     worker, paths = getattr(session.config, "workerinput", None), session.config.getini("testpaths")
-    if worker and session.config.args == paths and not session.config.option.ignore_glob:  # it spares no file named
+    if worker and session.config.args == paths and not session.config.option.ignore_glob:  # not for files named one by one
         files = sorted(map(str, Path(__file__).parent.rglob("test_*.py")))
         begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         session.config.args = files[begin:] + files[:begin]

@@ -257,7 +257,7 @@ def _unreported(session: Mapping[str, Any], report: Report) -> dict[str, int]:
 
 
 def _head(report: Report, level: str) -> dict[str, Any]:
-    """Return the head of every level; a summary has no report id, because it would cost a finding."""
+    """Return the head of every level; a summary has no report id, because its tokens are better spent on a finding."""
     facts: dict[str, Any] = {
         "session_id": report.session_id,
         "ai_id": report.ai_id,

@@ -44,7 +44,7 @@ answer_wait_s: Final = 600
 tree_inline_max_bytes: Final = 32 * 1024
 message_max_chars: Final = 1_000
 
-# Another process appended the step, or another event before it.
+# Codes of a refusal that means that another process appended the step, or an event before it.
 _TAKEN: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY", "STREAM_CONFLICT", "ALREADY_RECORDED"}
 )

@@ -517,9 +517,10 @@ class NodeClient(NatsClient):
         await super()._process_info(info | {"connect_urls": []}, initial_connection)
 
     async def _attempt_reconnect(self) -> None:
-        """Connect again, without the messages that were not sent before the connection was lost.
+        """Connect again, and drop the messages that were not sent before the connection was lost.
 
-        The server may have lost entries meanwhile, and a publish of an entry must not follow them unseen.
+        The server may have lost entries meanwhile. Without this, a publish could follow the loss before anybody notices
+        it.
         """
         self._pending.clear()
         self._pending_data_size = 0

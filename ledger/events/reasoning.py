@@ -146,7 +146,7 @@ class StepRetracted(EventData, frozen=True):
 
 
 class ReasoningConcluded(EventData, frozen=True):
-    """The conclusion of a reasoning. Concluded again, a graph keeps the confidence and limitations that are absent."""
+    """The conclusion of a reasoning. A second conclusion without confidence or limitations keeps the earlier ones."""
 
     conclusion: Annotated[Text, msgspec.Meta(description="The conclusion, in one sentence.")]
     confidence_in_reasoning: Annotated[

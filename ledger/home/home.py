@@ -129,7 +129,7 @@ class Home(msgspec.Struct, frozen=True):
     def is_local(self) -> bool:
         """Whether the log is in this folder (a remote agent's folder has only keys).
 
-        A process that was killed while it replaced the log's file left it under another name (``log.rewrite``).
+        If a process was killed while it replaced the log's file, this first moves the file back (``log.rewrite``).
         """
         return finish_swap(self.log_file.parent) and self.log_file.is_file()
 

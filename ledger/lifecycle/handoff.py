@@ -688,12 +688,13 @@ def _verification_is_missing(question: Question[HandoffState], ledger: LedgerSta
 
 
 def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    """The walk reads unverified streams. Before it decides, it reads the verified ones that the decision rests on.
+    """Search the unverified streams for a cycle, then verify the streams that the decision depends on.
 
-    For a refusal these are the streams of the cycle, because other streams cannot undo a cycle. A cycle needs a
-    handoff that depends on this one, and a dependency that this event adds. So if the stored number of dependents is 0,
-    or no dependency is new, it verifies nothing. If only the number is wrong, the walk still finds a cycle; if only a
-    stream is wrong, the number still shows it. Otherwise it verifies all streams that it visited.
+    For a refusal these are the streams of the cycle, because other streams cannot undo a cycle. A new cycle needs a
+    handoff that already depends on this one, and a dependency that this event adds. So nothing is verified if the
+    stored number of dependents is 0, or if no dependency is new. Otherwise all visited streams are verified. An
+    attacker must therefore edit both records: if only the number is wrong, the search still finds the cycle; if only a
+    stream is wrong, the number still demands the verification.
     """
     name, state = question.event.name, question.state
     came_from = _walk(question, ledger)

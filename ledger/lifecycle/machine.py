@@ -212,7 +212,7 @@ An admin who knows {name} grants it again: {again}"
 
 
 ITEMS: Final = {"tasks": "task", "criteria": "criterion", "questions": "question"}
-"""One item of each list whose items have marks."""
+"""The name of one item, for each list whose items have marks."""
 
 
 def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> None:

@@ -40,7 +40,7 @@ secret_min_chars: Final = 12
 cookie_min_chars: Final = 16
 quoted_min_chars: Final = 20
 letters_min_chars: Final = 16
-"""A value of letters alone is a secret only with this many letters, in both cases."""
+"""A value of letters alone is a secret only with this many letters, of upper and lower case."""
 entropy_min_bits: Final = 2.8
 password_entropy_min_bits: Final = 2.0
 name_max_bytes: Final = 60

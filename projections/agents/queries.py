@@ -54,13 +54,13 @@ _INVITED: Final = "SELECT * FROM invitations WHERE name = ?"
 
 
 class AgentName(Arguments, frozen=True):
-    """An agent by its registered name."""
+    """``id`` is the registered name of an agent."""
 
     id: str
 
 
 class KeyFilter(Arguments, frozen=True):
-    """Keys of one agent, or of all."""
+    """``agent`` selects the keys of one agent (default: all keys)."""
 
     agent: str | None = None
 
@@ -72,7 +72,7 @@ class AgentFilter(Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class ClaimedFilter(Arguments, frozen=True):
-    """One name, or all; ``limit`` of them are listed."""
+    """``name`` selects one claimed name (default: all); at most ``limit`` names are listed."""
 
     name: str | None = None
     limit: Limit = 50

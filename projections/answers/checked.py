@@ -352,7 +352,7 @@ class _StreamFold:
             try:
                 state = view.fold(state, event)
             except Refused:
-                continue  # as in the view
+                continue  # a view skips such an event, too
             if view.state is not NoState:
                 self.states[view.name] = state
             for row in view.added(state, logged):

@@ -34,7 +34,7 @@ _SETTINGS: Final = "SELECT event_index FROM events WHERE kind = 'ledger.clock_se
 
 
 class InstantArguments(Arguments, frozen=True):
-    """An index, or a time in ISO 8601 (UTC if it has no offset)."""
+    """``at`` is an index, or a time in ISO 8601 (UTC if it has no offset)."""
 
     at: int | str
 

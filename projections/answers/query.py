@@ -85,13 +85,13 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ById(Arguments, frozen=True):
-    """A thing by its id or an unambiguous beginning of it; the query says what else it accepts."""
+    """``id`` is an id or a prefix that only one id has. Some queries accept more, and say so."""
 
     id: str
 
 
 class ByIds(Arguments, frozen=True):
-    """Things by their whole ids."""
+    """``ids`` are whole ids, no prefixes."""
 
     ids: Annotated[list[str], msgspec.Meta(max_length=page_rows_max)]
 

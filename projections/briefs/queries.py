@@ -13,7 +13,7 @@ from deedbook.projections.reasoning.queries import find_version
 
 
 class BriefFilter(Arguments, frozen=True):
-    """A brief of one version at one level; with a ``budget``, at most that many tokens."""
+    """The brief is of the version ``id`` at one ``level``; with a ``budget`` it has at most that many tokens."""
 
     id: str
     level: Level

@@ -87,7 +87,7 @@ class FacetListArguments(FacetArguments, frozen=True):
 
 
 class EventFacets(FacetArguments, frozen=True):
-    """The filters of a list, and its limits: the ``types`` of events that it has at all, and one ``stream``."""
+    """The filters, and the fixed limits of the list: the ``types`` of events that it can have, and one ``stream``."""
 
     types: Types | None = None
     stream: str | None = None

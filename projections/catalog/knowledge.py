@@ -152,7 +152,7 @@ _newest_of_type_max: Final = 6
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):
-    """The start (``TYPE/ID``, or the newest things that pass the filters), and how far to walk.
+    """``id`` is the start (``TYPE/ID``; default: the newest things that pass the filters), ``depth`` the most steps.
 
     The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
     """

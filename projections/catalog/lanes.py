@@ -58,7 +58,7 @@ _SESSIONS: Final = f"""
 
 
 class LaneFilter(FacetListArguments, frozen=True):
-    """The filters of the timeline; newest first."""
+    """The filters of the timeline, which lists the newest events first."""
 
 
 def lanes_of_agents(context: query.QueryContext, args: LaneFilter) -> Lanes:

@@ -42,7 +42,7 @@ _EventReader: TypeAlias = Callable[[Collection[int]], list[LinkedEvent]]
 
 
 class WhyEvent(query.Arguments, frozen=True):
-    """The event to explain (as ``resolve`` takes it, or a ref that events name), the direction, and how many steps.
+    """``id`` is the event to explain (as ``resolve`` takes it, or a ref that events name), ``depth`` the most steps.
 
     ``after`` is the ``next`` of the previous page; only a walk in one direction has pages.
     """

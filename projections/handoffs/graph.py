@@ -74,7 +74,7 @@ Graph: TypeAlias = "dict[str, list[str]]"
 
 
 class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
-    """The part to draw: the dependencies of one handoff, its ``dependents``, or all open handoffs.
+    """The part to draw: the dependencies of the handoff ``id``, its ``dependents``, or all open handoffs.
 
     ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``all`` draws finished ones as well.
     """
@@ -87,7 +87,7 @@ class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class Surroundings(Arguments, frozen=True, rename={"is_all": "all"}):
-    """The handoff to draw around (default: the end of the longest unfinished chain).
+    """``id`` is the handoff in the middle (default: the end of the longest unfinished chain).
 
     The drawing has its dependencies, and its dependents up to ``depth`` steps away; ``all`` adds every other handoff.
     """

@@ -94,9 +94,9 @@ _REASONED_REVIEW: Final = (
 
 
 class QueueCountFilter(Arguments, frozen=True, rename={"sender": "from", "is_imported": "imported"}):
-    """The agent of the queue (None: all queues), and filters of its items.
+    """``agent`` selects one queue (default: all queues); the others filter its items.
 
-    ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or id.
+    ``tag`` and ``domain`` keep the work that cites reasonings with these. ``text`` is a part of the title or id.
     ``imported`` selects only items that nobody here has confirmed, or (false) leaves them out.
     """
 
@@ -110,7 +110,10 @@ class QueueCountFilter(Arguments, frozen=True, rename={"sender": "from", "is_imp
 
 
 class QueueFilter(QueueCountFilter, frozen=True):
-    """The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page."""
+    """``agent`` selects one queue (default: all, one after another); the others are filters.
+
+    ``after`` is the ``next`` of the previous page.
+    """
 
     after: str | None = None
     limit: Limit = 50

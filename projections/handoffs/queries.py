@@ -97,12 +97,13 @@ _PROGRESS: Final[dict[Progress, str]] = {
 
 
 class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "receiver": "to"}):
-    """Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
+    """The filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-    ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims. ``progress``:
-    those whose result was reported (``done``, also by the claim of an imported file), that are still to be done, or
-    that were given up. ``tag`` is one of a reasoning that it or its result cites. ``since`` and ``until`` are when it
-    changed last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
+    ``agent`` is a party: the sender, the receiver, the reviewer, or the author that an imported file claims.
+    ``progress`` selects handoffs by their result: reported (``done``, also by the claim of an imported file), still to
+    be reported, or given up. ``tag`` is a tag of a reasoning that the handoff or its result cites. ``since`` and
+    ``until`` limit the time of the last change; ``by_change`` sorts by this time, so a page may repeat handoffs that
+    changed after the previous page.
     """
 
     status: Status | None = None
@@ -121,9 +122,10 @@ class HandoffList(query.ListArguments, frozen=True, rename={"sender": "from", "r
 
 
 class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": "to", "is_all": "all"}):
-    """Filters as of a list, and the number of cards in a column; ``all`` also shows the cards of finished handoffs.
+    """The filters are those of ``handoffs.list``; ``limit`` is the number of cards in a column.
 
-    Without ``history`` the board counts no imported handoff that claims to be over.
+    ``all`` also shows the cards of finished handoffs. Without ``history`` the board counts no imported handoff that
+    claims to be over.
     """
 
     receiver: str | None = None
@@ -135,9 +137,9 @@ class Board(query.Arguments, frozen=True, rename={"sender": "from", "receiver": 
 
 
 class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
-    """The handoffs that have a file; ``all`` includes those that are over, also by the claim of an imported file.
+    """``all`` includes handoffs that are over, also by the claim of an imported file.
 
-    ``after`` is the ``next`` of a page.
+    ``after`` is the ``next`` of the previous page.
     """
 
     is_all: bool = False
@@ -146,7 +148,7 @@ class FileFilter(query.Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class UnreadFilter(query.Arguments, frozen=True):
-    """Lines after the entry ``after`` are unread. Pass the ``next`` of a page as ``after`` to get the next page."""
+    """``after`` is the last entry that was read: pass the ``next`` of a page to get the next page."""
 
     agent: str
     after: int = -1
@@ -154,7 +156,7 @@ class UnreadFilter(query.Arguments, frozen=True):
 
 
 class UnannouncedFilter(query.Arguments, frozen=True):
-    """Handoffs to announce as ready: all, or one (by its whole id) and those that wait for it."""
+    """``id`` selects one handoff, by its whole id, and those that wait for it (default: all)."""
 
     id: str | None = None
     limit: query.Limit = 50

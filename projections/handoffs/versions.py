@@ -34,7 +34,7 @@ _NOT_COMPARED: Final = ("template", "notes", "created")
 
 
 class VersionRange(query.Arguments, frozen=True, rename={"since": "from", "number": "to"}):
-    """A handoff, and the numbers of two of its versions.
+    """``from`` and ``to`` are the numbers of two versions of the handoff ``id``.
 
     ``to`` is the present version by default, ``from`` the last approved one before it, else the one before it.
     """

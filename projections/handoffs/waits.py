@@ -186,7 +186,7 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
 
 
 def questions_for(agent: str, facts: HandoffFacts, case: Case) -> list[int]:
-    """Return the numbers of the questions on which an agent must act in a case of questions."""
+    """Return the numbers of the questions on which an agent must act in this case (``answered``, ``held`` or asked)."""
     if case == "held":
         return _questions_that_hold(facts)
     is_answered = case == "answered"

@@ -23,7 +23,7 @@ _NUMBERS: Final = "SELECT count(*) AS events, max(event_index) AS last_index FRO
 
 
 class KindList(ListArguments, frozen=True):
-    """Filters of a list, newest first; ``stream_type`` is such as ``x.deploy``."""
+    """The filters of a list, newest first; ``stream_type`` is for example ``x.deploy``."""
 
     stream_type: str | None = None
     role: str | None = None

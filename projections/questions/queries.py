@@ -16,7 +16,7 @@ LISTING: Final = Listing("SELECT * FROM questions", "questions", "asked_index")
 
 
 class QuestionList(ListArguments, frozen=True, rename={"receiver": "to"}):
-    """Filters of a list, newest first."""
+    """The filters of a list, newest first."""
 
     status: QuestionStatus | None = None
     author: str | None = None

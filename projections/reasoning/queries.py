@@ -86,17 +86,18 @@ class WholeGraph(NamedTuple):
 
 
 class FetchArguments(query.Arguments, frozen=True):
-    """The requested version, and the one that the receiver has; both as ``find_version`` takes them."""
+    """``id`` is the requested version, ``have`` the one that the receiver has; both as ``find_version`` takes them."""
 
     id: str
     have: str | None = None
 
 
 class ReasoningList(query.ListArguments, frozen=True):
-    """Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
+    """The filters of a list, newest first. ``conclusion`` selects reasonings with the words of this conclusion.
 
-    ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it changed
-    last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
+    ``agent`` is the author, or the agent that an imported reasoning claims. ``since`` and ``until`` limit the time of
+    the last change; ``by_change`` sorts by this time, so a page may repeat reasonings that changed after the previous
+    page.
     """
 
     author: str | None = None

@@ -22,7 +22,7 @@ LISTING: Final = Listing("SELECT * FROM records", "records", "event_index", newe
 
 
 class RecordList(ListArguments, frozen=True):
-    """Filters: ``source`` is the beginning of the origin; ``unmapped`` selects unmapped records."""
+    """``source`` is a prefix of the origin; ``unmapped`` selects unmapped records."""
 
     unmapped: bool = False
     source: str = ""
@@ -37,7 +37,7 @@ class ImportSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OriginalFilter(Arguments, frozen=True):
-    """Several originals in one query."""
+    """``places`` are the origins to look up in one query."""
 
     places: Annotated[list[ImportSource], msgspec.Meta(max_length=page_rows_max)]
 

@@ -19,7 +19,7 @@ _LISTING: Final = query.Listing(
 
 
 class RedactionList(query.ListArguments, frozen=True):
-    """Filters of a list, newest first: by the entry that was erased, its stream, and the author of the redaction."""
+    """The filters of a list, newest first: ``entry`` is the erased entry, ``by`` the author of the redaction."""
 
     entry: Index | None = None
     stream: str | None = None
@@ -27,7 +27,7 @@ class RedactionList(query.ListArguments, frozen=True):
 
 
 class EntryArguments(query.Arguments, frozen=True):
-    """An entry, by its index."""
+    """``entry`` is the index of an entry."""
 
     entry: Index
 

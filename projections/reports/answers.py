@@ -113,8 +113,9 @@ class CalibrationPoint(Marked, frozen=True, kw_only=True):
 class AgentCalibration(Answer, frozen=True, kw_only=True):
     """How well an agent judges itself, by its ``total`` reports: ``assessed`` have a bias, ``claimed`` are imported.
 
-    ``points`` are the newest reports, oldest first, and ``grounds`` are those of all these points together. ``counts``
-    has the number of reports with each label. ``bias`` is the mean, and ``meaning`` says in a sentence what it means.
+    ``points`` are the newest reports, oldest first, and ``grounds`` is the judgement of others on all of them together.
+    ``counts`` has the number of reports with each label. ``bias`` is the mean, and ``meaning`` says in a sentence what
+    it means.
     """
 
     ai_id: Untrusted

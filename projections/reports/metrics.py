@@ -65,7 +65,7 @@ _QUESTIONS: Final = (
 
 
 class MetricsFilter(Arguments, frozen=True):
-    """Only events that the ledger accepted at ``since`` (Unix ms) or later."""
+    """Only events that the ledger accepted at ``since`` (Unix ms) or later count."""
 
     since: Since | None = None
 

@@ -58,17 +58,17 @@ SESSIONS: Final = query.Listing(
 
 
 class ReportName(query.Arguments, frozen=True):
-    """A session by its id, a report by its event's id, or an unambiguous beginning; ``version`` is an event's id."""
+    """``id`` is that of a session, or of a report's event, or a unique prefix; ``version`` is an event's id."""
 
     id: str
     version: str | None = None
 
 
 class ReportList(query.Arguments, frozen=True):
-    """Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
+    """The filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
-    ``agent`` is the author, or the agent that an imported report claims. ``imported``: only reports of other tools, or
-    (false) none of them. ``since`` and ``until`` are when they happened.
+    ``agent`` is the author, or the agent that an imported report claims. ``imported`` selects only reports of other
+    tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report.
     """
 
     ai_id: str | None = None

@@ -68,7 +68,7 @@ _COUNTED: Final = (
 
 
 class CalibrationFilter(Arguments, frozen=True):
-    """One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
+    """``ai_id`` or ``author`` selects one agent (default: all); at most ``limit`` points of each are listed.
 
     ``agent`` is the author, or the label that an imported report claims.
     """

@@ -44,7 +44,10 @@ LISTING: Final = Listing(
 
 
 class ReviewList(ListArguments, frozen=True):
-    """Filters of a list, the longest waiting first, or the ``newest``; ``since`` and ``until`` are of the requests."""
+    """The filters of a list, longest waiting first or ``newest`` first.
+
+    ``since`` and ``until`` limit the time of the request.
+    """
 
     status: ReviewStatus | None = None
     author: str | None = None

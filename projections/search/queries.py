@@ -107,10 +107,10 @@ def check_families(names: Iterable[str]) -> None:
 
 
 class SearchFilter(FacetArguments, frozen=True, kw_only=True):
-    """The text to search, the families of streams, the kinds and the author.
+    """The filters of a search: its text, the families of streams, the kinds and the author.
 
-    ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has the
-    kind that it stands for; ``author`` is who signed.
+    ``domain`` keeps reasonings of this domain, and handoffs that cite such reasonings. An imported record also has the
+    kind that it is mapped to; ``author`` is the signer.
     """
 
     text: SearchWords
@@ -121,7 +121,7 @@ class SearchFilter(FacetArguments, frozen=True, kw_only=True):
 
 
 class SearchText(SearchFilter, frozen=True, kw_only=True):
-    """The same for a page of hits; ``after`` is the ``next`` of the page before it."""
+    """The filters of a search with pages of hits; ``after`` is the ``next`` of the previous page."""
 
     limit: Hits = 20
     after: Cursor | None = None

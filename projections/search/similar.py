@@ -71,7 +71,7 @@ Task = Annotated[str, msgspec.Meta(min_length=1, max_length=40_000, description=
 
 
 class TaskQuestion(Arguments, frozen=True):
-    """A task in words; ``session`` is left out of the answer (a resumed session need not find itself)."""
+    """``task`` is in words; the answer leaves out ``session`` (a resumed session need not find itself)."""
 
     task: Task
     ai_id: str | None = None
@@ -81,7 +81,7 @@ class TaskQuestion(Arguments, frozen=True):
 
 
 class OverlapFilter(Arguments, frozen=True):
-    """Reports that happened from ``since`` until ``until``; an imported one counts by its claimed time."""
+    """The reports are those from ``since`` until ``until``; an imported one counts by its claimed time."""
 
     since: Since | None = None
     until: Until | None = None

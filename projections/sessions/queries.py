@@ -60,9 +60,9 @@ _CORRECTED: Final[dict[str, str]] = {kind: table for table, _, _, kind in _STATE
 
 
 class SessionList(ListArguments, frozen=True):
-    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+    """The filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
 
-    ``since`` and ``until`` are when they began.
+    ``since`` and ``until`` limit the time of the session's start.
     """
 
     author: str | None = None
@@ -74,10 +74,10 @@ class SessionList(ListArguments, frozen=True):
 
 
 class StatementList(ListArguments, frozen=True):
-    """Filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
+    """The filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
 
-    ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or resolved, and
-    ``since`` and ``until`` are then when this happened; or (false) only those that stand.
+    ``since`` and ``until`` limit the time of the statement. ``corrected`` selects only statements that were retracted
+    or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force.
     """
 
     type: StatementType = "finding"

@@ -30,7 +30,7 @@ LISTING: Final = Listing(f"SELECT {_COLUMNS} FROM snapshots", "snapshots", "even
 
 
 class SnapshotList(ListArguments, frozen=True):
-    """Filters of a list, newest first."""
+    """The filters of a list, newest first."""
 
     author: str | None = None
     session: str | None = None
@@ -38,7 +38,7 @@ class SnapshotList(ListArguments, frozen=True):
 
 
 class DomainFilter(Arguments, frozen=True):
-    """A graph version by its whole ref."""
+    """``reasoning_ref`` is the whole ref of a graph version."""
 
     reasoning_ref: str
 

@@ -50,7 +50,7 @@ rederived_named_max: Final = 3
 
 
 class ValidationFilter(Arguments, frozen=True):
-    """The reports on a version, or on all versions of a reasoning by its id; of one validator, or by ``passed``."""
+    """``id`` is a version, or a reasoning with all of its versions; ``author`` or ``passed`` selects some reports."""
 
     id: str
     author: str | None = None

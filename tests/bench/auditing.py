@@ -139,6 +139,6 @@ def anonymous_bytes() -> int:
         try:
             lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
         except FileNotFoundError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
         total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
     return total

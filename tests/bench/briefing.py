@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def rows(bench: Bench) -> Iterator[Row]:
     """Yield the row of this group."""
     bench.say("briefs of 200 and of 10 steps")
-    long, short = chain(199), chain(9)  # and the conclusion
+    long, short = chain(199), chain(9)  # the conclusion is one more step
     found = bench.paired(lambda _: seconds(lambda: compress(long)), lambda _: _mean_of_ten(short))
     note = "default compressor, level standard; nothing in the graph can be dropped"
     yield Row("briefs: time for a graph of 200 steps", ratios(found), "a graph of 10 steps", Budget("≤", 20.0), note)

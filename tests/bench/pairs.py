@@ -118,7 +118,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
-    """Return how many of ``count`` things a second ``work`` did."""
+    """Return how many of ``count`` things ``work`` did per second."""
     return count / seconds(work)
 
 

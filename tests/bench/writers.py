@@ -80,7 +80,7 @@ def _of_writers(bench: Bench, scene: Any, pages: dict[str, int]) -> Iterator[Row
 
 
 def conflicts(pages: dict[str, int], tokens: dict[str, str]) -> float:
-    """Return how often a node decided again."""
+    """Return how often the nodes lost a race to publish and judged a submission again."""
     total = 0.0
     for name, page in pages.items():
         asked = Request(f"http://127.0.0.1:{page}/metrics", headers={"authorization": f"Bearer {tokens[name]}"})

@@ -100,7 +100,7 @@ def copy_tree(root: Path, target: Path) -> None:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for name in listed.splitlines():
-        if (root / name).exists():  # else it was deleted from the work tree
+        if (root / name).exists():  # otherwise it was deleted from the work tree
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target / name, follow_symlinks=False)
 

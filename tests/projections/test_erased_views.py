@@ -102,7 +102,7 @@ def test_no_file_of_the_views_holds_an_erased_text_and_every_row_names_who_erase
     reader.catch_up()
     assert reader.answer("search.find", {"text": SECRET})["total"] == 1
     damaged = ledger.home.views.with_name("views.db.damaged")
-    damaged.write_bytes(SECRET.encode())  # as after a damage
+    damaged.write_bytes(SECRET.encode())  # as after the repair of a damaged file
     assert files_of(ledger)
     redaction = ledger.redact(index).index
     assert reader.answer("sessions.show", {"id": "s2"})["redacted"]["entry"] == index
@@ -256,7 +256,7 @@ def test_node_whose_log_lags_does_not_fold_into_views_that_erased_more(ledger: V
         ledger.redact(index)
         store = reader.store
         leading = Runner(ledger.reads, store, VIEWS)
-        leading._step(None)  # it starts over, and is killed
+        leading._step(None)  # the worker starts over, and is killed
         leading._step(None)
         with pytest.raises(Unavailable, match="a node whose log is ahead"):
             Runner(behind, store, VIEWS).catch_up()

@@ -70,7 +70,7 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
         if number == HISTORIES * 3 // 4:
             ledger.emit("root", "agent/rolf", AgentRemoved(agent="rolf", reason="gone"))
         for _ in range(chance.randrange(2 * STEPS)):
-            with contextlib.suppress(Refused):  # it was not its turn
+            with contextlib.suppress(Refused):  # it may be another agent's turn
                 go_on(ledger, chance, chance.choice(names[-8:]))
             ledger.clock.advance(chance.randrange(60))
         if number == HISTORIES * 2 // 3:

@@ -225,7 +225,7 @@ def test_a_claim_waits_since_what_unlocked_it(ledger, reader, unlock_at):
     assert (item["id"], item["since_index"]) == ("next", ledger.size - 1)
     if unlock_at == "completed":
         ledger.verify("rita", "first")
-        assert only(reader, "bob")["since_index"] == completed  # it was free before
+        assert only(reader, "bob")["since_index"] == completed  # the handoff was free since the completion
 
 
 def test_a_claim_waits_since_its_own_approval_or_release(ledger, reader):

@@ -97,7 +97,7 @@ def test_agents_are_listed_with_their_keys(ledger, reader):
         ("session", "revoked"),
         ("session", "expired"),
     ]
-    assert reader.answer("agents.keys")["total"] == 9  # that of the checkpoints too
+    assert reader.answer("agents.keys")["total"] == 9  # including the checkpoint key
 
 
 def test_session_keys_fall_with_the_identity_key_that_delegated_them(ledger, reader):

@@ -215,7 +215,7 @@ def test_what_was_finished_during_the_session_is_accomplished_and_nothing_else(l
     ledger.emit("bob", stream, handoff.HandoffCriterionChecked(position=0, checked=False))
     open_still = reader.answer("reports.accomplished", {"id": "s"})
     assert open_still["items"] == ["task done: one (handoff h)"]
-    ledger.clock.advance(1)  # or it would be the same event again
+    ledger.clock.advance(1)  # otherwise it would be the same event again
     ledger.emit("bob", stream, handoff.HandoffCriterionChecked(position=0, evidence="make test"))
     ledger.emit("bob", stream, handoff.HandoffCompleted(summary="all of it"))
     ledger.emit("bob", "session/s", session.SessionEnded())

@@ -311,7 +311,9 @@ class Folder:
         return self._marked(handoff, remarked)
 
     def _marked(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return a file with its marks; beside a signed file, a file says only what is signed."""
+        """Return a file with its marks; a folder of signed files gets none, because files there say only what is
+        signed.
+        """
         return content if self._context.is_signed else marked(self._answer, handoff, content)
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:

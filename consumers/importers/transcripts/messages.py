@@ -282,7 +282,7 @@ class _ClaudeCode(_Reading):
         withdrawn = {prompt.key for prompt in prompts} - set(latest.values())
         if not withdrawn:
             return
-        for line, parent in self._parents.items():  # a line comes after the line that it follows
+        for line, parent in self._parents.items():  # each line comes after its parent
             if parent in withdrawn:
                 withdrawn.add(line)
         kept = [entry for entry in self.entries if withdrawn.isdisjoint((entry.origin.key, entry.origin.parent))]

@@ -290,7 +290,7 @@ class Story:
             bundle.unlink(missing_ok=True)
             self._stage.run_deedbook("export", str(bundle))
             _, bundled = self._stage.run_deedbook(*verify, "--bundle", str(bundle))
-            if bundled["size"] == report["size"]:  # else somebody wrote between the two, perhaps on the dashboard
+            if bundled["size"] == report["size"]:  # otherwise somebody wrote between audit and export
                 break
         self.data["agents"]["auditor"] = {"pid": pid, "key": fingerprint}
         self.data["bundle"] = str(bundle)

@@ -158,7 +158,7 @@ class Node(AsyncResource):
             raise self._fatal.result()
 
     def _failed(self, task: str, error: DeedbookError) -> None:
-        """Log why a task failed; it is started again, but an error of ``FATAL`` ends the node, once."""
+        """Log why a task failed, so that it can be started again; the first error of ``FATAL`` ends the node."""
         if error.code in FATAL:
             if self._fatal.done():
                 return

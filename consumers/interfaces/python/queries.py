@@ -131,7 +131,7 @@ class AgentsQueries(QueryFamily):
     ) -> Pages[ClaimedName]:
         """Return the names that imported records claim as their authors, the last at work first.
 
-        One name, or all; ``limit`` of them are listed.
+        ``name`` selects one claimed name (default: all); at most ``limit`` names are listed.
 
         ``limit``: Rows of a page.
         """
@@ -140,7 +140,7 @@ class AgentsQueries(QueryFamily):
     def keys(self, *, agent: str | None = None, as_of: int | str | None = None) -> Pages[AgentKey]:
         """Return all keys by agent, each agent's oldest first.
 
-        Keys of one agent, or of all.
+        ``agent`` selects the keys of one agent (default: all keys).
         """
 
     @asks("agents.list")
@@ -154,7 +154,7 @@ class AgentsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownAgent:
         """Return one agent with its keys.
 
-        An agent by its registered name.
+        ``id`` is the registered name of an agent.
         """
 
     @asks("agents.compromised")
@@ -190,7 +190,7 @@ class BriefsQueries(QueryFamily):
 
         Raises Refused: ``NOT_FOUND`` if no such brief was published (one can be made on the spot).
 
-        A brief of one version at one level; with a ``budget``, at most that many tokens.
+        The brief is of the version ``id`` at one ``level``; with a ``budget`` it has at most that many tokens.
         """
 
 
@@ -219,7 +219,7 @@ class CatalogQueries(QueryFamily):
     ) -> Facets:
         """Return how many events a list would have for each agent, type and tag, if only that filter were changed.
 
-        The filters of a list, and its limits: the ``types`` of events that it has at all, and one ``stream``.
+        The filters, and the fixed limits of the list: the ``types`` of events that it can have, and one ``stream``.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
@@ -276,7 +276,7 @@ class CatalogQueries(QueryFamily):
     ) -> LanesPages:
         """Return operations, newest first, with the lanes and sessions of that part of the past.
 
-        The filters of the timeline; newest first.
+        The filters of the timeline, which lists the newest events first.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
@@ -288,7 +288,7 @@ class CatalogQueries(QueryFamily):
     def instant(self, *, at: int | str, as_of: int | str | None = None) -> ShownInstant:
         """Return what an index or a time means. Raises Refused: as ``instant_of``.
 
-        An index, or a time in ISO 8601 (UTC if it has no offset).
+        ``at`` is an index, or a time in ISO 8601 (UTC if it has no offset).
         """
 
     @asks("catalog.skipped")
@@ -299,7 +299,7 @@ class CatalogQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownEvent:
         """Return an event by its index, its id, its body's SHA-256, or 12 digits of either.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("catalog.why")
@@ -315,7 +315,7 @@ class CatalogQueries(QueryFamily):
     ) -> Walk:
         """Return an event, everything that it follows from, and everything that follows from it, nearest first.
 
-        The event to explain (as ``resolve`` takes it, or a ref that events name), the direction, and how many steps.
+        ``id`` is the event to explain (as ``resolve`` takes it, or a ref that events name), ``depth`` the most steps.
 
         ``after`` is the ``next`` of the previous page; only a walk in one direction has pages.
 
@@ -370,7 +370,7 @@ class DecisionsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownDecision:
         """Return a decision, with what replaced it, or why it was withdrawn.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -397,7 +397,7 @@ class HandoffsQueries(QueryFamily):
     ) -> Surrounding:
         """Return the handoffs around one. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
 
-        The handoff to draw around (default: the end of the longest unfinished chain).
+        ``id`` is the handoff in the middle (default: the end of the longest unfinished chain).
 
         The drawing has its dependencies, and its dependents up to ``depth`` steps away; ``is_all`` adds every other
         handoff.
@@ -419,9 +419,10 @@ class HandoffsQueries(QueryFamily):
     ) -> BoardColumns:
         """Return the handoffs of each status, the newest first, all of one snapshot.
 
-        Filters as of a list, and the number of cards in a column; ``is_all`` also shows the cards of finished handoffs.
+        The filters are those of ``handoffs.list``; ``limit`` is the number of cards in a column.
 
-        Without ``history`` the board counts no imported handoff that claims to be over.
+        ``is_all`` also shows the cards of finished handoffs. Without ``history`` the board counts no imported handoff
+        that claims to be over.
 
         ``history``: Imported handoffs that claim to be over, and that nobody here has confirmed. ``limit``: Rows of a
         page.
@@ -445,10 +446,10 @@ class HandoffsQueries(QueryFamily):
     ) -> QueueCounts:
         """Return how many items a queue has by action, by sender, and imported; each count leaves out its own filter.
 
-        The agent of the queue (None: all queues), and filters of its items.
+        ``agent`` selects one queue (default: all queues); the others filter its items.
 
-        ``tag`` and ``domain`` keep the work that cites reasonings which have them. ``text`` is a part of the title or
-        id. ``is_imported`` selects only items that nobody here has confirmed, or (false) leaves them out.
+        ``tag`` and ``domain`` keep the work that cites reasonings with these. ``text`` is a part of the title or id.
+        ``is_imported`` selects only items that nobody here has confirmed, or (false) leaves them out.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case.
@@ -458,14 +459,14 @@ class HandoffsQueries(QueryFamily):
     def existing(self, *, ids: builtins.list[str], as_of: int | str | None = None) -> ExistingHandoffs:
         """Return those of these handoffs that exist.
 
-        Things by their whole ids.
+        ``ids`` are whole ids, no prefixes.
         """
 
     @asks("handoffs.facts")
     def facts(self, *, id: str, as_of: int | str | None = None) -> HandoffSummary:
         """Return a handoff's parties, status, version, claims, origin and cited reasonings.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("handoffs.files")
@@ -474,9 +475,9 @@ class HandoffsQueries(QueryFamily):
     ) -> Pages[str]:
         """Return the ids of the handoffs that have a file, the oldest first.
 
-        The handoffs that have a file; ``is_all`` includes those that are over, also by the claim of an imported file.
+        ``is_all`` includes handoffs that are over, also by the claim of an imported file.
 
-        ``after`` is the ``next`` of a page.
+        ``after`` is the ``next`` of the previous page.
 
         ``limit``: Rows of a page.
         """
@@ -497,7 +498,7 @@ class HandoffsQueries(QueryFamily):
         Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``; ``TOO_LARGE`` when more than ``graph_handoffs_max`` are
         connected.
 
-        The part to draw: the dependencies of one handoff, its ``dependents``, or all open handoffs.
+        The part to draw: the dependencies of the handoff ``id``, its ``dependents``, or all open handoffs.
 
         ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``is_all`` draws finished ones as
         well.
@@ -539,13 +540,13 @@ class HandoffsQueries(QueryFamily):
     ) -> HandoffPages:
         """Return handoffs, newest first, and the number of those that are left out as history.
 
-        Filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
+        The filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
 
-        ``agent`` is a party: who sent, receives or reviews it, or the author that an imported file claims.
-        ``progress``: those whose result was reported (``done``, also by the claim of an imported file), that are
-        still to be done, or that were given up. ``tag`` is one of a reasoning that it or its result cites. ``since``
-        and ``until`` are when it changed last; ``by_change`` lists them in this order, so a page may repeat what
-        changed after the page before.
+        ``agent`` is a party: the sender, the receiver, the reviewer, or the author that an imported file claims.
+        ``progress`` selects handoffs by their result: reported (``done``, also by the claim of an imported file),
+        still to be reported, or given up. ``tag`` is a tag of a reasoning that the handoff or its result cites.
+        ``since`` and ``until`` limit the time of the last change; ``by_change`` sorts by this time, so a page may
+        repeat handoffs that changed after the previous page.
 
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``since``: Only what happened
         at this time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``entries``: Only
@@ -575,7 +576,9 @@ class HandoffsQueries(QueryFamily):
 
         Raises Refused: ``AGENT_UNKNOWN``, and ``INVALID_FIELD`` for an ``after`` that no page returned.
 
-        The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page.
+        ``agent`` selects one queue (default: all, one after another); the others are filters.
+
+        ``after`` is the ``next`` of the previous page.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case. ``limit``: Rows of a page.
@@ -585,14 +588,14 @@ class HandoffsQueries(QueryFamily):
     def references(self, *, id: str, as_of: int | str | None = None) -> References:
         """Return the handoffs that depend on one, and those that answer it. The id is whole.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("handoffs.show")
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownHandoff:
         """Return everything about one handoff.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("handoffs.unannounced")
@@ -601,7 +604,7 @@ class HandoffsQueries(QueryFamily):
     ) -> UnannouncedHandoffs:
         """Return claimable handoffs that were not announced as ready.
 
-        Handoffs to announce as ready: all, or one (by its whole id) and those that wait for it.
+        ``id`` selects one handoff, by its whole id, and those that wait for it (default: all).
 
         ``limit``: Rows of a page.
         """
@@ -616,7 +619,7 @@ class HandoffsQueries(QueryFamily):
         an answer. A question concerns the agents that asked it or were asked. A decision concerns every agent. The
         import of a handoff that claims to be over is left out.
 
-        Lines after the entry ``after`` are unread. Pass the ``next`` of a page as ``after`` to get the next page.
+        ``after`` is the last entry that was read: pass the ``next`` of a page to get the next page.
 
         ``limit``: Rows of a page.
         """
@@ -629,7 +632,7 @@ class HandoffsQueries(QueryFamily):
 
         Raises Refused: ``NOT_FOUND`` for a handoff or a version that does not exist.
 
-        A handoff, and the numbers of two of its versions.
+        ``since`` and ``number`` are the numbers of two versions of the handoff ``id``.
 
         ``number`` is the present version by default, ``since`` the last approved one before it, else the one before it.
         """
@@ -654,7 +657,9 @@ class HandoffsQueries(QueryFamily):
     ) -> Pages[WaitingRow]:
         """Return kind, id and agent of the items that ``handoffs.next`` describes.
 
-        The queue's agent (None: one queue after another), and filters; ``after`` is the ``next`` of a page.
+        ``agent`` selects one queue (default: all, one after another); the others are filters.
+
+        ``after`` is the ``next`` of the previous page.
 
         ``agent``: The registered name of an agent. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``:
         The domain of a reasoning, in any case. ``limit``: Rows of a page.
@@ -664,7 +669,7 @@ class HandoffsQueries(QueryFamily):
     def why(self, *, id: str, as_of: int | str | None = None) -> Why:
         """Return why a handoff is ready or not, and the agents it waits for with their operations.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -714,7 +719,7 @@ class KnowledgeQueries(QueryFamily):
     ) -> Knowledge:
         """Return the things around a start. Raises Refused: ``NOT_FOUND``.
 
-        The start (``TYPE/ID``, or the newest things that pass the filters), and how far to walk.
+        ``id`` is the start (``TYPE/ID``; default: the newest things that pass the filters), ``depth`` the most steps.
 
         The filters are ``text``, the words of a label, ``agent``, ``type``, ``tag``, ``since`` and ``until``.
 
@@ -746,7 +751,7 @@ class KindsQueries(QueryFamily):
     ) -> Pages[DeclaredKind]:
         """Return the declared kinds, newest first.
 
-        Filters of a list, newest first; ``stream_type`` is such as ``x.deploy``.
+        The filters of a list, newest first; ``stream_type`` is for example ``x.deploy``.
 
         ``limit``: Rows of a page.
         """
@@ -755,7 +760,7 @@ class KindsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownKind:
         """Return a declared kind with its schema, by its name.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -784,7 +789,7 @@ class QuestionsQueries(QueryFamily):
     ) -> Pages[AskedQuestion]:
         """Return questions that are about no handoff, newest first.
 
-        Filters of a list, newest first.
+        The filters of a list, newest first.
 
         ``limit``: Rows of a page.
         """
@@ -793,7 +798,7 @@ class QuestionsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownQuestion:
         """Return a question that is about no handoff, with its answer if there is one.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -812,7 +817,7 @@ class ReasoningsQueries(QueryFamily):
     def existing(self, *, ids: builtins.list[str], as_of: int | str | None = None) -> ExistingReasonings:
         """Return those of these reasonings that exist.
 
-        Things by their whole ids.
+        ``ids`` are whole ids, no prefixes.
         """
 
     @asks("reasoning.fetch")
@@ -821,14 +826,14 @@ class ReasoningsQueries(QueryFamily):
 
         Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``, for either.
 
-        The requested version, and the one that the receiver has; both as ``find_version`` takes them.
+        ``id`` is the requested version, ``have`` the one that the receiver has; both as ``find_version`` takes them.
         """
 
     @asks("reasoning.full")
     def full(self, *, id: str, as_of: int | str | None = None) -> FullReasoning:
         """Return a whole version.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("reasoning.list")
@@ -852,10 +857,11 @@ class ReasoningsQueries(QueryFamily):
     ) -> Pages[ReasoningLine]:
         """Return reasonings, newest first.
 
-        Filters of a list, newest first. ``conclusion``: only those that are concluded with these words.
+        The filters of a list, newest first. ``conclusion`` selects reasonings with the words of this conclusion.
 
-        ``agent`` is the author, or the one that an imported reasoning claims. ``since`` and ``until`` are when it
-        changed last; ``by_change`` lists them in this order, so a page may repeat what changed after the page before.
+        ``agent`` is the author, or the agent that an imported reasoning claims. ``since`` and ``until`` limit the
+        time of the last change; ``by_change`` sorts by this time, so a page may repeat reasonings that changed after
+        the previous page.
 
         ``limit``: Rows of a page. ``tag``: A tag of a reasoning, such as high_urgency. ``domain``: The domain of a
         reasoning, in any case. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
@@ -866,14 +872,14 @@ class ReasoningsQueries(QueryFamily):
     def origins(self, *, id: str, as_of: int | str | None = None) -> Origins:
         """Return which reasonings have this version, and how many were recorded here, and imported.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("reasoning.show")
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownReasoning:
         """Return a reasoning at its latest version, with its versions and its whole graph.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -899,7 +905,7 @@ class RecordsQueries(QueryFamily):
         Of several records (two agents may import at once, and one may leave unmapped what the other maps) it is the
         latest that is mapped.
 
-        Several originals in one query.
+        ``places`` are the origins to look up in one query.
         """
 
     @asks("records.list")
@@ -915,7 +921,7 @@ class RecordsQueries(QueryFamily):
     ) -> Pages[ImportedRecord]:
         """Return records in the order of the ledger.
 
-        Filters: ``source`` is the beginning of the origin; ``unmapped`` selects unmapped records.
+        ``source`` is a prefix of the origin; ``unmapped`` selects unmapped records.
 
         ``limit``: Rows of a page.
         """
@@ -939,7 +945,7 @@ class ReportsQueries(QueryFamily):
         That is every task done, criterion met and handoff completed by that author between the start and the end of
         the session (the end of the log while it is open), unless it was undone there too. Texts are whole.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("reports.calibration")
@@ -957,7 +963,7 @@ class ReportsQueries(QueryFamily):
     ) -> Calibrations:
         """Return how well agents judge themselves.
 
-        One agent, by the label of its reports or as their ``author``, or all; ``limit`` points of each are listed.
+        ``ai_id`` or ``author`` selects one agent (default: all); at most ``limit`` points of each are listed.
 
         ``agent`` is the author, or the label that an imported report claims.
 
@@ -985,10 +991,10 @@ class ReportsQueries(QueryFamily):
 
         Raises Refused: ``PATTERN_NOT_SUPPORTED``.
 
-        Filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
+        The filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
-        ``agent`` is the author, or the agent that an imported report claims. ``imported``: only reports of other
-        tools, or (false) none of them. ``since`` and ``until`` are when they happened.
+        ``agent`` is the author, or the agent that an imported report claims. ``imported`` selects only reports of
+        other tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``entries``: Only those that one of these entries is about. ``task_pattern``: A pattern as RE2
@@ -999,7 +1005,7 @@ class ReportsQueries(QueryFamily):
     def metrics(self, *, since: int | None = None, as_of: int | str | None = None) -> Metrics:
         """Return the success metrics of this ledger.
 
-        Only events that the ledger accepted at ``since`` (Unix ms) or later.
+        Only events that the ledger accepted at ``since`` (Unix ms) or later count.
 
         ``since``: Only what happened at this time (Unix ms) or later.
         """
@@ -1010,7 +1016,7 @@ class ReportsQueries(QueryFamily):
     ) -> Overlaps:
         """Return pairs of reports about the same work.
 
-        Reports that happened from ``since`` until ``until``; an imported one counts by its claimed time.
+        The reports are those from ``since`` until ``until``; an imported one counts by its claimed time.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``limit``: Rows of a page.
@@ -1045,7 +1051,7 @@ class ReportsQueries(QueryFamily):
 
         Raises Refused: ``NOT_FOUND`` (also for a session without a report), or ``REF_AMBIGUOUS`` with the candidates.
 
-        A session by its id, a report by its event's id, or an unambiguous beginning; ``version`` is an event's id.
+        ``id`` is that of a session, or of a report's event, or a unique prefix; ``version`` is an event's id.
         """
 
 
@@ -1078,7 +1084,7 @@ class RedactionsQueries(QueryFamily):
     ) -> Pages[ListedRedaction]:
         """Return redactions, newest first.
 
-        Filters of a list, newest first: by the entry that was erased, its stream, and the author of the redaction.
+        The filters of a list, newest first: ``entry`` is the erased entry, ``by`` the author of the redaction.
 
         ``limit``: Rows of a page. ``entry``: The index of an entry of the log, from 0.
         """
@@ -1089,7 +1095,7 @@ class RedactionsQueries(QueryFamily):
 
         If a reasoning has very many versions, those that an event cites come first, and then the newest.
 
-        An entry, by its index.
+        ``entry`` is the index of an entry.
 
         ``entry``: The index of an entry of the log, from 0.
         """
@@ -1122,7 +1128,9 @@ class ReviewsQueries(QueryFamily):
     ) -> Pages[ReviewLine]:
         """Return reviews, the longest waiting or the newest first.
 
-        Filters of a list, the longest waiting first, or the ``newest``; ``since`` and ``until`` are of the requests.
+        The filters of a list, longest waiting first or ``newest`` first.
+
+        ``since`` and ``until`` limit the time of the request.
 
         ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
         happened before this time (Unix ms).
@@ -1132,7 +1140,7 @@ class ReviewsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownReview:
         """Return a review, with its answer if there is one.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -1167,10 +1175,10 @@ class SearchQueries(QueryFamily):
 
         Raises Refused: ``INVALID_FIELD`` for a text without a word.
 
-        The text to search, the families of streams, the kinds and the author.
+        The filters of a search: its text, the families of streams, the kinds and the author.
 
-        ``domain`` keeps reasonings that have it, and handoffs that cite such reasonings. An imported record also has
-        the kind that it stands for; ``author`` is who signed.
+        ``domain`` keeps reasonings of this domain, and handoffs that cite such reasonings. An imported record also
+        has the kind that it is mapped to; ``author`` is the signer.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
@@ -1201,7 +1209,7 @@ class SearchQueries(QueryFamily):
 
         Raises Refused: ``INVALID_FIELD`` for a text without a word.
 
-        The same for a page of hits; ``after`` is the ``next`` of the page before it.
+        The filters of a search with pages of hits; ``after`` is the ``next`` of the previous page.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
@@ -1226,7 +1234,7 @@ class SearchQueries(QueryFamily):
 
         Sessions without a report count like others: their dead ends are as valid.
 
-        A task in words; ``session`` is left out of the answer (a resumed session need not find itself).
+        ``task`` is in words; the answer leaves out ``session`` (a resumed session need not find itself).
 
         ``task``: The task in words. ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of
         a page.
@@ -1245,7 +1253,7 @@ class SearchQueries(QueryFamily):
     ) -> SimilarSessions:
         """Return the sessions nearest to a task.
 
-        A task in words; ``session`` is left out of the answer (a resumed session need not find itself).
+        ``task`` is in words; the answer leaves out ``session`` (a resumed session need not find itself).
 
         ``task``: The task in words. ``since``: Only what happened at this time (Unix ms) or later. ``limit``: Rows of
         a page.
@@ -1281,9 +1289,9 @@ class SessionsQueries(QueryFamily):
     ) -> Pages[SessionLine]:
         """Return sessions, newest first.
 
-        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+        The filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
 
-        ``since`` and ``until`` are when they began.
+        ``since`` and ``until`` limit the time of the session's start.
 
         ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
         happened before this time (Unix ms).
@@ -1293,7 +1301,7 @@ class SessionsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownSession:
         """Return a session with everything recorded in it.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("sessions.statements")
@@ -1313,10 +1321,10 @@ class SessionsQueries(QueryFamily):
     ) -> Pages[StatementLine]:
         """Return findings, unknowns or dead ends of all sessions, newest first.
 
-        Filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
+        The filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
 
-        ``since`` and ``until`` are when it was stated. ``corrected``: only statements that were retracted or
-        resolved, and ``since`` and ``until`` are then when this happened; or (false) only those that stand.
+        ``since`` and ``until`` limit the time of the statement. ``corrected`` selects only statements that were
+        retracted or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force.
 
         ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
         happened before this time (Unix ms). ``entries``: Only those that one of these entries is about.
@@ -1326,7 +1334,7 @@ class SessionsQueries(QueryFamily):
     def trajectory(self, *, id: str, as_of: int | str | None = None) -> Trajectory:
         """Return the movement of a session's vectors.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -1347,7 +1355,7 @@ class SnapshotsQueries(QueryFamily):
     def domains(self, *, reasoning_ref: str, as_of: int | str | None = None) -> GraphDomains:
         """Return the domains of this graph's reasonings.
 
-        A graph version by its whole ref.
+        ``reasoning_ref`` is the whole ref of a graph version.
         """
 
     @asks("snapshots.list")
@@ -1363,7 +1371,7 @@ class SnapshotsQueries(QueryFamily):
     ) -> Pages[SnapshotLine]:
         """Return snapshots, newest first.
 
-        Filters of a list, newest first.
+        The filters of a list, newest first.
 
         ``limit``: Rows of a page.
         """
@@ -1372,7 +1380,7 @@ class SnapshotsQueries(QueryFamily):
     def show(self, *, id: str, as_of: int | str | None = None) -> ShownSnapshot:
         """Return a snapshot, whole.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 
@@ -1392,7 +1400,7 @@ class ValidationsQueries(QueryFamily):
     def latest(self, *, id: str, as_of: int | str | None = None) -> LatestVerdict:
         """Return the verdict on a version.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
     @asks("validations.list")
@@ -1408,7 +1416,7 @@ class ValidationsQueries(QueryFamily):
     ) -> ValidationsPages:
         """Return reports, newest first.
 
-        The reports on a version, or on all versions of a reasoning by its id; of one validator, or by ``passed``.
+        ``id`` is a version, or a reasoning with all of its versions; ``author`` or ``passed`` selects some reports.
 
         ``limit``: Rows of a page.
         """
@@ -1450,7 +1458,7 @@ class QueryingLedger(PackageFamilies, ReactingLedger):
         The reference is an index, an event's id, a digest, a graph's ref, ``REF#STEP``, a stream or its bare name.
         Raises Refused: ``NOT_FOUND``, or ``REF_AMBIGUOUS`` with the candidates.
 
-        A thing by its id or an unambiguous beginning of it; the query says what else it accepts.
+        ``id`` is an id or a prefix that only one id has. Some queries accept more, and say so.
         """
 
 

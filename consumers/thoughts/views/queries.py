@@ -43,7 +43,7 @@ _JSON: Final = (
 
 
 class TaskList(ListArguments, frozen=True):
-    """Filters of a list, newest first."""
+    """The filters of a list, newest first."""
 
     status: TaskStatus | None = None
     task_type: str | None = None

@@ -253,7 +253,7 @@ def test_texts_of_an_attacker_are_text(tmp_path: Path) -> None:
     assert "<script>window.hit=1</script>" in markup.text
     assert all(character.isprintable() or character == "\n" for character in content.decode())
     assert b"default-src 'none'" in content
-    assert [alone(path).word, ours(path).word] == ["PARTIAL", "SUSPECT_KEY"]  # it has searches, and a stolen key
+    assert [alone(path).word, ours(path).word] == ["PARTIAL", "SUSPECT_KEY"]  # the bundle has searches and a stolen key
 
 
 def test_long_texts_and_many_subjects_are_cut_and_counted(

@@ -83,7 +83,7 @@ def test_log_of_rotated_keys_passes_under_the_first_roots_fingerprint(
     assert (answer.returncode, answer.stderr) == (0, ""), answer.stdout
     with ledger.client() as client:
         assert verify_log(client, root=first).problems == []
-        assert not verify_log(client, root=fingerprint(ledger.keys[ROOT].public)).ok  # that is not the first
+        assert not verify_log(client, root=fingerprint(ledger.keys[ROOT].public)).ok  # the key after a rotation
 
 
 @pytest.mark.parametrize("stream", [None, STREAM])

@@ -207,7 +207,7 @@ def test_encrypted_response_that_grew_is_kept_aside_once(importers: Importers, t
     assert importers.client.get_blob(aside.data.original) == encoded(lines[:1])
     again = importers(write(tmp_path / "s.jsonl", lines))
     assert (again.added, again.unmapped) == (0, 1)
-    with pytest.raises(Refused) as refusal:  # nothing is stored that nobody would refer to
+    with pytest.raises(Refused) as refusal:  # no blob is stored that no event references
         importers.client.get_blob("blake3:" + blake3(encoded(lines)).hexdigest())
     assert refusal.value.code == "NOT_FOUND"
 

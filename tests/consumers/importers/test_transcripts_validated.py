@@ -112,7 +112,7 @@ def test_most_transcripts_that_state_their_steps_hold_together(tmp_path: Path) -
         check_graph(memory)
     assert share([without_links(memory) for memory in stating]) == 0.0
     assert share(stating) >= 0.9
-    assert share(wandering) == 0.0  # nothing is read into what states nothing
+    assert share(wandering) == 0.0  # a text that states no links gets none
 
 
 def test_how_each_link_was_found_stands_with_the_import(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def line(kind: str, uuid: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 def thinking(text: str = THINKING, signature: str = "c2ln") -> list[dict[str, Any]]:
-    """Return the content of a line that thinks."""
+    """Return the content of a line with thinking."""
     return [{"type": "thinking", "thinking": text, "signature": signature}]
 
 

@@ -191,7 +191,7 @@ def test_lock_ends_with_the_session_that_held_it(kept: PostgresSubscriptions, da
             pass  # nothing more is committed without the lock
     other.close()
     with kept.held("rows"):
-        assert kept.position("rows") is None  # it connected again
+        assert kept.position("rows") is None  # the store has connected again
 
 
 def test_many_that_make_the_tables_at_once_all_find_them(database: str) -> None:

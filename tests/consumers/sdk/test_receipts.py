@@ -119,7 +119,7 @@ def test_a_node_that_shows_another_branch_to_the_receipt_than_to_the_memory_is_r
 ) -> None:
     """The log's own key signs both branches, as only its operator can do."""
     client.remember()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # or the fork would be met at once
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # else the fork is noticed at once
     with Ledger(tmp_path / "fork") as fork:
         fork.emit("alice", "session/s", SessionStarted())
         while fork.head()[0] < filled.head()[0] + 2:
@@ -176,7 +176,7 @@ def test_a_receipt_by_a_further_node_leads_from_root_to_its_key(filled: Ledger, 
     assert checked.vkey == CheckpointKey(filled.checkpoint_key.origin, theirs.seed).verifier.vkey
     evidence = evidence_in(receipt)
     assert evidence is not None
-    for left_out in (-1, -2):  # that it joined, and that root invited it
+    for left_out in (-1, -2):  # the evidence that the node joined, and that root invited it
         chain = [one for one in evidence.chain if one != evidence.chain[left_out]]
         less = msgspec.json.encode(msgspec.structs.replace(evidence, chain=chain))
         with pytest.raises(Corrupted):

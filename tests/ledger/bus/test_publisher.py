@@ -68,7 +68,7 @@ def test_a_foreign_message_ends_publishing(bus: Bus, size: int) -> None:
             await publish_all(publisher)
             await node.jetstream().publish(message(size).subject, b"foreign", headers=message(size).headers)
             log.size = 15
-            for _ in range(2):  # It stays so.
+            for _ in range(2):  # the second attempt fails in the same way
                 with pytest.raises(
                     Unavailable, match=f"message {size + 1} is not the event of index {size}"
                 ) as refused:

@@ -74,7 +74,7 @@ def test_client_follows_a_rotation_and_goes_back_to_no_key_that_was_replaced(
     history.greet(Node(client, new))  # type: ignore[arg-type]
     with pytest.raises(Corrupted):
         history.greet(Node(client, old))  # type: ignore[arg-type]
-    with pytest.raises(Corrupted) as refused:  # nor if the node hides that it was
+    with pytest.raises(Corrupted) as refused:  # also if the node hides the rotation
         history.greet(Node(client, old, hides="checkpoint_key.rotated"))  # type: ignore[arg-type]
     assert "hides entries" in refused.value.message
     history.greet(Node(client, new))  # type: ignore[arg-type]

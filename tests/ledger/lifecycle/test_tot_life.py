@@ -207,7 +207,7 @@ def test_node_that_does_not_fit_is_refused(node: kinds.ThoughtNode, path: str) -
 @pytest.mark.parametrize(
     ("temp_ids", "causes"),
     [
-        (["cand_1", "cand_3"], (GENERATED,)),  # nobody knows it
+        (["cand_1", "cand_3"], (GENERATED,)),  # cand_3 is unknown
         (["cand_1", "cand_1"], (GENERATED,)),  # twice
         (["cand_2", "cand_1"], (GENERATED,)),  # swapped: node_1_1 is not the thought of cand_2
         (["cand_1"], (GENERATED,)),
@@ -260,7 +260,7 @@ def test_nothing_grows_from_a_pruned_or_terminal_node(status: str) -> None:
     state = transition(after(PRUNED), spoken("explorer", story.marked(status, "node_1_2"), index=500))
     asked = refusal(transition, state, spoken("explorer", story.generate(N12), index=501))
     assert asked.code == "TRANSITION_NOT_ALLOWED"
-    # Nor when it was pruned while the generator thought.
+    # The same if it was pruned while the generator was thinking.
     state = transition(after(PRUNED), spoken("explorer", story.generate(N11), index=500))
     state = transition(state, spoken("generator", story.generated([N21]), index=501, causes=(500,)))
     state = transition(state, spoken("explorer", story.marked(status, "node_1_1"), index=502))

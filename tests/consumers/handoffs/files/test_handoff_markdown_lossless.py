@@ -149,7 +149,7 @@ def test_other_text_is_a_change_of_content(content: bytes, more: str) -> None:
         after = parse(content + more.encode())
     except Refused:
         assume(False)
-    assume([line.text for line in after.log] == [line.text for line in file.log])  # else it is a log line
+    assume([line.text for line in after.log] == [line.text for line in file.log])  # else the log has changed
     found = differences(file, after)
     if found.status is None and not found.tasks and not found.criteria:
         assert found.is_content_changed

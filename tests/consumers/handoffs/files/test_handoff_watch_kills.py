@@ -41,7 +41,7 @@ def dying(patched: pytest.MonkeyPatch, after: int) -> list[int]:
 
         def step(*arguments: Any, real: Any = real) -> Any:
             count[0] += 1
-            is_last = count[0] == after // 2 + 1  # one step may make others
+            is_last = count[0] == after // 2 + 1  # a step may call other steps
             if is_last and after % 2 == 0:
                 raise KilledError
             result = real(*arguments)
@@ -191,7 +191,7 @@ def test_any_order_of_edits_events_and_old_versions_signs_what_was_asked_for(fol
                 said.append(f"event {number}.")
                 folder.emit("rita", kinds.HandoffLogged(text=said[-1]))
             case "tick event":
-                with contextlib.suppress(Refused):  # it is so already
+                with contextlib.suppress(Refused):  # the task may be checked already
                     folder.emit("bob", kinds.HandoffTaskChecked(position=0, checked=chance.random() < 0.5))
                 ticks += 1
             case "old":

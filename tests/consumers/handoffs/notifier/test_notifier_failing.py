@@ -42,7 +42,7 @@ def test_what_a_notifier_was_killed_at_is_tried_again_as_late_as_what_failed(
     scripted.answer.items = [wait_for("bob", "claim", name) for name in ("h1", "h2")]
     with monkeypatch.context() as patched:
         patched.setattr("deedbook.consumers.handoffs.notifier.delivery.attempt", lambda *_, **__: sys.exit())
-        for attempts in ([0, 1], [1, 1]):  # it holds up no other
+        for attempts in ([0, 1], [1, 1]):  # a failed delivery blocks no other
             with pytest.raises(SystemExit):
                 scripted.catch_up()
             assert sorted(count for count, _ in scripted.pending()) == attempts

@@ -250,7 +250,7 @@ def test_an_approval_by_another_root_is_refused(clone: Callable[[str], Clone], t
     for name in ("new.md", "new.deed.json"):
         shutil.copy(other.project / FOLDER / name, here.path(name))
     assert here.problems() == [("root", "new.deed.json", 1)]
-    shutil.copy(other.project / FOLDER / "ROOT", here.path("ROOT"))  # nor may the pull request pin its own root
+    shutil.copy(other.project / FOLDER / "ROOT", here.path("ROOT"))  # and the pull request cannot pin its own root
     assert here.problems() == [("root", "ROOT", 1), ("root", "new.deed.json", 1)]
     here.path("ROOT").unlink()
     assert here.problems()[0] == ("root", "ROOT", 1)

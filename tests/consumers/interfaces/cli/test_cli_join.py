@@ -178,7 +178,7 @@ def test_join_that_was_killed_goes_on_with_the_keys_that_it_made(
     assert before.items() <= after.items()
     assert registrations(admin, name) == 1
     assert not (elsewhere.home / "join.begun").exists()
-    assert elsewhere("join", code)["name"] == name  # and once more, where nothing is left to do
+    assert elsewhere("join", code)["name"] == name  # once more, with nothing left to do
     assert registrations(admin, name) == 1
 
 

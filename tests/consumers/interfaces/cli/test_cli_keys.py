@@ -132,7 +132,7 @@ def test_root_is_replaced_and_its_fingerprint_stays(mine: Deed) -> None:
     mine("key", "rotate", "--checkpoint")
     assert mine.data("verify", "--root", first)["trust"] == "anchored"
     mine.refuses("USAGE", "key", "rotate", "--checkpoint", "--as", "a")
-    mine("key", "rotate", "--as", "a", "--unprotected")  # as it was
+    mine("key", "rotate", "--as", "a", "--unprotected")  # as before: without a passphrase
 
 
 def test_agent_whose_key_was_replaced_since_is_compromised_in_both(mine: Deed) -> None:

@@ -83,7 +83,7 @@ def test_a_receipt_that_cannot_be_written_tells_that_the_event_is_in_the_log(alo
 def stranger(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Deed:
-    """Verbs in a folder that no ledger is above of."""
+    """Verbs in a folder without a ledger in it or above it."""
     monkeypatch.chdir(tmp_path_factory.mktemp("stranger"))
     return Deed(capsys, None)
 
@@ -137,7 +137,7 @@ def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Deed, stranger
         else:
             stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept, "--event", envelope)
     plain = [line for line in kept.read_text().split("\n") if not line.startswith("extra ")]
-    kept.write_text("\n".join(plain))  # as a tool of others would write it
+    kept.write_text("\n".join(plain))  # as another tool would write it
     vkey = alone.data("receipt", "verify", kept, "--event", entry_file(alone, 3), "--vkey", vkey_of(alone))["vkey"]
     stranger.refuses("USAGE", "receipt", "verify", kept, "--vkey", vkey)
     stranger.refuses("USAGE", "receipt", "verify", kept, "--event", entry_file(alone, 3))
@@ -173,7 +173,7 @@ def test_a_receipt_that_the_ledger_here_no_longer_bears_out_is_refused(
     for name in ("checkpoint", "a"):
         write_private(copy / "keys" / f"{name}.key", (alone.home / "keys" / f"{name}.key").read_bytes())
     assert other.data("receipt", "verify", kept)["held_against"] == ["the ledger here"]
-    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # it is shorter than the receipt
+    other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # this log is shorter than the receipt's
     emit_finding(other, "session/work", "otherwise")
     emit_finding(other, "session/work", "and on")
     other.refuses("HISTORY_CHANGED", "receipt", "verify", later)  # this log is a fork of the receipt's log

@@ -172,7 +172,7 @@ def test_setup_ends_with_what_to_do_where_a_shell_does_not_find_the_command(
         assert ready.data("setup", "codex", *scope)["advice"].endswith(f"\n{line}") == is_missing
         assert line not in ready("setup", "codex", "--remove", *scope)
         (elsewhere / "deed").unlink(missing_ok=True)
-        (elsewhere / "deed").symlink_to(installed)  # as uv and pipx make it
+        (elsewhere / "deed").symlink_to(installed)  # as uv and pipx install it
     (elsewhere / "deed").unlink()
     (elsewhere / "deed").write_text("#!/bin/sh\n")
     (elsewhere / "deed").chmod(0o755)

@@ -125,7 +125,7 @@ def test_the_verdict_says_what_is_right_and_names_each_entry_that_is_in_doubt(vi
     verdict = page[page.index('<ul class="verdict">') : page.index("<form method")]
     assert re.findall(r'href="/e/([0-9]+)"', verdict) == [str(last), str(last + 1)]
     assert "handoff.created by" in verdict
-    assert "later reported stolen" in viewer.page("/audit", as_of=str(last - 1))  # it is about the whole log
+    assert "later reported stolen" in viewer.page("/audit", as_of=str(last - 1))  # also on a page of the past
 
 
 @pytest.mark.parametrize(

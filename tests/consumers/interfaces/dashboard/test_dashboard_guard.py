@@ -54,7 +54,7 @@ def test_a_stale_a_forged_and_a_foreign_link_let_nobody_in() -> None:
     ):
         assert guard.link(forged) is None
     assert guard.session("x", 0) is None
-    assert launch(guard, text, 2_000) is not None  # none of those used it up
+    assert launch(guard, text, 2_000) is not None  # none of these attempts used up the link
 
 
 def test_a_name_has_only_so_many_logins_and_takes_none_of_others() -> None:

@@ -178,7 +178,7 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert viewer.data("/events", as_of=3)["total"] == 4
     viewer.ledger.clock.advance(7200)
     assert ">2h</time>" in viewer.page("/")
-    assert ">2h</time>" not in viewer.page("/", as_of=4)  # as old as it was then
+    assert ">2h</time>" not in viewer.page("/", as_of=4)  # the age at that time
     assert [item["id"] for item in viewer.data("/", as_of=viewer.ledger.clock.text())["items"]] == ["early", "late"]
     slid = viewer.page("/events", agent="alice", as_of=4)
     assert 'name="agent" value="alice"><input type="range" name="as_of"' in slid  # the form keeps the filters

@@ -138,7 +138,7 @@ def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer
     assert '<circle class="ok"' in page
     assert ">-0.20<" in page  # the same number, as text
     assert data["agent"]["keys"][0]["state"] == "valid"
-    assert viewer.data("/a/alice")["calibration"] == []  # another's are not hers
+    assert viewer.data("/a/alice")["calibration"] == []  # reports of another agent do not count as hers
 
 
 def test_an_agent_that_did_nothing_and_one_that_is_not_there(viewer: Viewer) -> None:

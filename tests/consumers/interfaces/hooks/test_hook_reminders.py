@@ -73,7 +73,7 @@ def test_edit_of_no_file_is_answered_with_nothing(place: Place, given: Any) -> N
 
 def test_agent_that_edited_and_recorded_nothing_is_sent_back_once(place: Place, transcript: Path) -> None:
     place.hook(HARNESS, place.event(HARNESS, "SessionStart"))
-    assert stop(place, transcript, "--home", str(place.ledger)) == SILENT  # setup did not ask for it
+    assert stop(place, transcript, "--home", str(place.ledger)) == SILENT  # setup did not enable asking
     assert stop(place, transcript, stop_hook_active=True) == SILENT
     assert stop(place, "/nowhere/t.jsonl") == stop(place, transcript.parent) == SILENT
     answer = json.loads(stop(place, transcript).out)
@@ -95,7 +95,7 @@ def test_nothing_is_asked_where_anything_fails(place: Place, transcript: Path) -
     assert [line["code"] for line in place.log()] == ["NOT_FOUND"]
     assert stop(place, transcript, cwd=str(place.home)) == SILENT  # no ledger
     place.hook(HARNESS, place.event(HARNESS, "SessionStart"))
-    (place.ledger / FILE).mkdir()  # it cannot be remembered
+    (place.ledger / FILE).mkdir()  # the session's record cannot be stored
     assert stop(place, transcript) == SILENT
 
 

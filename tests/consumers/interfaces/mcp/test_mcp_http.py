@@ -63,7 +63,7 @@ def test_client_that_goes_while_it_sends_is_no_error(own_home: Path) -> None:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", int(server.url.split(":")[2].split("/")[0]))) as going:
                 going.sendall(f"{begun}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
-        assert post(server).status_code == 400  # it goes on: a session is missing
+        assert post(server).status_code == 400  # the server keeps serving: the error is a missing session
         code, _, err = server.stop()
     assert (code, err) == (0, "")
 

@@ -201,7 +201,7 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
         with pytest.raises(MCPError) as refused:
             await call.client.read_resource("deedbook://report/fix")
         check_text(refused.value.error.message)
-        assert (await call.client.list_resources()).resources == []  # it cannot fence the id of the only brief
+        assert (await call.client.list_resources()).resources == []  # no resource can fence the id of the only brief
 
     call_tools(home, work, agent="critic")
 

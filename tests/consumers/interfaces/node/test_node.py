@@ -202,10 +202,10 @@ def test_bus_users_are_the_agents_with_a_valid_identity_key(settings: Settings) 
         assert users()["dave"] == public_key("dave")
         ledger.emit(ROOT, "agent/dave", KeyCompromised(key=key, since=0))
         assert "dave" not in users()
-        with pytest.raises(Refused) as refused:  # it would exclude carol
+        with pytest.raises(Refused) as refused:  # it is carol's key, and a server would admit only one of them
             ledger.emit(ROOT, "agent/dave", rotated(public_key(CAROL)))
         assert refused.value.code == "KEY_EXISTS"
-        with pytest.raises(Refused) as refused:  # and somebody else has its own old key
+        with pytest.raises(Refused) as refused:  # dave's own old key stays used up, too
             ledger.emit(ROOT, "agent/dave", rotated(public_key("dave")))
         assert refused.value.code == "KEY_EXISTS"
         ledger.emit(ROOT, "agent/dave", rotated(public_key("another")))

@@ -98,7 +98,7 @@ def test_reports_of_a_killed_agent_are_recorded_once_and_in_order_when_its_serve
         elif served.is_away:
             served.come()
         counts.append(report(served, str(number), chance))
-    if served.is_away:  # so it is after an odd number of rounds
+    if served.is_away:  # after an odd number of rounds
         served.come()
     assert served.deed("spool", "send") == 0
     assert Spool(served.settings.home, CAROL).counts() == (0, 0)

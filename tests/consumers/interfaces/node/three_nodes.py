@@ -162,7 +162,7 @@ class Nodes:
         for name in names:
             self.scene.processes[name].wait()
             self.scene.processes[name].stdout.close()
-            (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it is out of date
+            (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # the state of before the kill
 
     def whole(self) -> None:
         """Wait until every node accepts submissions, and has all acknowledged findings."""

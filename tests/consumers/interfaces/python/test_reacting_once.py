@@ -219,7 +219,7 @@ def test_two_subscriptions_of_one_file_do_not_block_their_event_loop(home: Path,
     begun = time.monotonic()
     asyncio.run(both())
     assert sorted(seen) == ["a"] * 4 + ["b"] * 4
-    assert time.monotonic() - begun < 8  # a locked file is waited for ten seconds
+    assert time.monotonic() - begun < 8  # SQLite waits ten seconds for a locked file
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])

@@ -246,7 +246,7 @@ def test_connections_without_a_whole_request_take_no_place_from_others(
     for number, connection in enumerate(held):
         connection.connect()
         with contextlib.suppress(OSError):  # the server may have cut it already
-            connection.send(b"GET /checkpoint HTTP/1.1\r\n" if number % 2 else b"")  # and never the end of its head
+            connection.send(b"GET /checkpoint HTTP/1.1\r\n" if number % 2 else b"")  # but never the end of its headers
     assert [ask(published, "GET", path)[0] for path in ("/healthz", "/checkpoint") * 20] == [200] * 40
     monkeypatch.setattr(server, "head_wait_max_s", 0)
     newest = held[-1]

@@ -186,7 +186,7 @@ def test_wish_survives_a_restart(desk: Desk, vendor: Vendor, local_client: Local
 def test_model_that_never_answers_well_is_given_up_and_one_that_is_away_much_later(
     desk: Desk, vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "prose_attempts_max", 7)  # it takes two days
+    monkeypatch.setattr(workers, "prose_attempts_max", 7)  # the real number of attempts takes two days
     desk.conclude("lied-about")
     vendor.script = [LIE] * 9
     for _ in range(9):
