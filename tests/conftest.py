@@ -59,8 +59,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)  # we ourselves go on
 
-# No test asserts a time. By default hypothesis fails an example that takes 0.2 s, which happens on a busy machine. Each
-# run draws new examples, so many for most properties, and more in the long run.
+# not for single files
 settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 30)
 settings.load_profile("untimed")
 
@@ -84,7 +83,7 @@ def pytest_collection(session: pytest.Session) -> None:
     """
     gc.disable()
     worker, paths = getattr(session.config, "workerinput", None), session.config.getini("testpaths")
-    if worker and session.config.args == paths and not session.config.option.ignore_glob:  # not for files named one by one
+    if worker and session.config.args == paths and not session.config.option.ignore_glob:  # not for single files
         files = sorted(map(str, Path(__file__).parent.rglob("test_*.py")))
         begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         session.config.args = files[begin:] + files[:begin]

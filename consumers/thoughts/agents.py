@@ -130,7 +130,7 @@ class Agent:
     def advance(self) -> Task:
         """Act until the log requires no further step, and return the task, for callers who answer requests.
 
-        Raises as ``run``.
+        Raises Refused: the ledger does not accept a step. Unavailable.
         """
         while True:
             self._reader.read()
@@ -146,7 +146,7 @@ class Agent:
                 return self._task
 
     def say(self, steps: list[Step]) -> None:
-        """Append steps as this role. Raises as ``run``."""
+        """Append steps as this role. Raises Refused: the ledger does not accept a step. Unavailable."""
         if (refusal := self._append(steps)) is not None:
             raise refusal
 

@@ -118,7 +118,10 @@ def _of_family(name: str) -> Rule | None:
 
 
 def machine_of(stream_type: str) -> StateMachine[Any] | Transition[Any] | None:
-    """Return the state machine of the streams ``stream_type/ID``; None if they have none. Raises as ``rule_of``."""
+    """Return the state machine of the streams ``stream_type/ID``; None if they have none.
+
+    Raises Refused: ``FAMILY_UNUSABLE``.
+    """
     machine = MACHINES.get(stream_type)
     if machine is None and (family := family_of(stream_type)) is not None:
         return load_rules(family)

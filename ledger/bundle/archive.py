@@ -130,7 +130,10 @@ class Bundle(Resource):
         return self._members[name][1]
 
     def chunks(self, name: str, position: int = 0) -> Iterator[bytes]:
-        """Yield the content of a member from a position on, chunk by chunk. Raises as ``read``."""
+        """Yield the content of a member from a position on, chunk by chunk.
+
+        Raises Corrupted: the bundle has no such member, or a file has changed.
+        """
         size = self.size(name)
         with ExitStack() as stack:
             start, file = self._members[name][0], self._file

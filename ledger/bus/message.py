@@ -75,7 +75,10 @@ def entry_of(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
 
 
 def entry_in(payload: bytes, headers: Mapping[str, str]) -> tuple[int, Entry]:
-    """Return the index and entry in a message without verifying them, for callers that do. Raises as ``entry_of``."""
+    """Return the index and entry in a message without verifying them, for callers that do.
+
+    Raises Corrupted: ``VERIFICATION_FAILED``, if headers are missing or malformed.
+    """
     try:
         return _read(payload, headers)
     except (KeyError, ValueError, OverflowError, Refused) as error:

@@ -192,7 +192,10 @@ class Client(Protocol):
         """
 
     def get_blob(self, ref: str) -> bytes:
-        """Return the content of a blob, checked against its ref. Raises as ``blob_chunks``."""
+        """Return the content of a blob, checked against its ref.
+
+        Raises Refused: ``NOT_FOUND``. Corrupted: ``VERIFICATION_FAILED`` or ``CORRUPTED``.
+        """
 
     def close(self) -> None:
         """Close the client. Closing again does nothing."""

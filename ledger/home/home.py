@@ -73,7 +73,10 @@ def check_own_folder(path: Path) -> None:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make the folder of a ledger, which git ignores. Raises: as ``check_own_folder``."""
+    """Make the folder of a ledger, which git ignores.
+
+    Raises Refused: ``INVALID_FORMAT``. Unavailable: ``STORE_UNAVAILABLE``.
+    """
     check_own_folder(path)
     with as_unavailable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -255,7 +255,10 @@ def check_blob(ref: str, content: Iterable[bytes] | bytes) -> None:
 
 
 def checked_chunks(ref: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield ``chunks``, and compare them with the digest in ``ref`` at the end. Raises as ``check_blob``."""
+    """Yield ``chunks``, and compare them with the digest in ``ref`` at the end.
+
+    Raises Corrupted: ``VERIFICATION_FAILED`` if they differ.
+    """
     algorithm, _, digest = ref.partition(":")
     computed = blake3() if algorithm == "blake3" else hashlib.sha256()
     for chunk in chunks:

@@ -98,7 +98,10 @@ class EntrySnapshot:
         return sorted((int.from_bytes(index, "big"), key[len(prefix) :]) for key, index in rows)
 
     def stream_entries(self, stream: str) -> Iterator[tuple[int, bytes]]:
-        """Yield the index and the bytes of each entry of a stream, in the order of indexes. Raises as ``entry``."""
+        """Yield the index and the bytes of each entry of a stream, in the order of indexes.
+
+        Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: an entry is missing.
+        """
         return ((index, self.entry(index)) for index, _ in self.stream_indexes(stream))
 
     def root(self) -> bytes:
@@ -118,7 +121,10 @@ class EntrySnapshot:
         return merkle.Frontier(size, tuple(subtree(level, (size >> level) - 1) for level in levels))
 
     def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
-        """Return the path of an entry in the tree of ``size`` entries (default: all). Raises as ``frontier``."""
+        """Return the path of an entry in the tree of ``size`` entries (default: all).
+
+        Raises Refused: ``NOT_FOUND`` beyond the end.
+        """
         size = self.size if size is None else size
         self._check_size(size)
         return merkle.inclusion_proof(index, size, self._subtree())
@@ -126,7 +132,7 @@ class EntrySnapshot:
     def consistency_proof(self, old_size: int, new_size: int | None = None) -> list[bytes]:
         """Return the path from the tree of ``old_size`` entries to that of ``new_size`` (default: all).
 
-        Raises as ``frontier``.
+        Raises Refused: ``NOT_FOUND`` beyond the end.
         """
         new_size = self.size if new_size is None else new_size
         self._check_size(new_size)
@@ -141,7 +147,7 @@ class EntrySnapshot:
         return b"".join(tile_hashes(self._tables, self._txn, level, number, self.size)[:width])
 
     def entries_under(self, number: int, width: int) -> list[bytes]:
-        """Return the entries under a tile of level 0. Raises as ``tile``."""
+        """Return the entries under a tile of level 0. Raises Refused: ``NOT_FOUND`` if the tile has fewer hashes."""
         self._check_tile(self.size, number, width)
         entries = self._tables.values(self._txn, self._tables.entries, keys.index_key(number * TILE_WIDTH))
         return list(islice(entries, width))
@@ -153,7 +159,7 @@ class EntrySnapshot:
     def consistency(self, old_size: int, new_size: int | None = None) -> ConsistencyProof:
         """Return size, root and resets of the log at ``new_size`` (default: all), with the path from ``old_size``.
 
-        If ``old_size`` is larger, the path is empty. Raises as ``frontier``.
+        If ``old_size`` is larger, the path is empty. Raises Refused: ``NOT_FOUND`` beyond the end.
         """
         size = self.size if new_size is None else new_size
         root = self.root() if size == self.size else self.frontier(size).root()
@@ -163,7 +169,7 @@ class EntrySnapshot:
     def stream_page(self, request: StreamRequest) -> StreamPage:
         """Return a page of entries of a stream and of authority, each with its inclusion proof.
 
-        Raises as ``frontier``. Corrupted: an entry is missing.
+        Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: an entry is missing.
         """
         size = self.size if request.size is None else request.size
         self._check_size(size)

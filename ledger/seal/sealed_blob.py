@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def seal(source: ByteSource, subject: str, keys: KeyService) -> Iterator[bytes]:
-    """Yield the bytes of the sealed blob with this content, piece by piece. Raises: as ``KeyService.wrap``."""
+    """Yield the bytes of the sealed blob with this content, piece by piece. Raises Refused: ``SUBJECT_KEY_MISSING``."""
     data_key = bindings.crypto_secretstream_xchacha20poly1305_keygen()
     header = _encode_header(subject, keys.wrap(subject, data_key))
     state = bindings.crypto_secretstream_xchacha20poly1305_state()

@@ -55,7 +55,10 @@ class Reader(ViewReader):
         return self._runner_of(VIEWS)
 
     def _runner_for(self, group: str) -> Runner:
-        """Return the runner of the views that queries of a group need. Raises: as ``runner``."""
+        """Return the runner of the views that queries of a group need.
+
+        Raises Unavailable: ``STORE_UNAVAILABLE``, also if a newer Deedbook made them.
+        """
         if group not in self._runners:
             self._runners[group] = self._runner_of(views_for(group))
         return self._runners[group]

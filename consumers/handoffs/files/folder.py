@@ -311,9 +311,7 @@ class Folder:
         return self._marked(handoff, remarked)
 
     def _marked(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return a file with its marks; a folder of signed files gets none, because files there say only what is
-        signed.
-        """
+        """Return a file with its marks; unchanged in a folder of signed files, which says only what is signed."""
         return content if self._context.is_signed else marked(self._answer, handoff, content)
 
     def _agree(self, handoff: dict[str, Any], now: bytes) -> None:

@@ -220,7 +220,10 @@ def refuted_reasonings(ask: Ask, handoff: Mapping[str, Any]) -> dict[str, str]:
 
 
 def marked(ask: Ask, handoff: Mapping[str, Any], content: bytes) -> bytes:
-    """Return a file with the marks of refuted reasonings and erased subjects. Raises as ``parse``."""
+    """Return a file with the marks of refuted reasonings and erased subjects.
+
+    Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT``, with ``line``.
+    """
     subjects = subjects_in(content.decode("utf-8", "replace")) if SEALED in content else ()
     erased = {name: str(erasure) for name in subjects if (erasure := erasure_of(ask, name)) is not None}
     return with_marks(content, refuted_reasonings(ask, handoff), erased)

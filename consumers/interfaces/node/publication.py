@@ -211,7 +211,10 @@ def _holds_erased() -> Unavailable:
 
 
 def read_record(record: Path, ledger: str) -> Generation:
-    """Return the last recorded generation; the first generation without a record. Raises as ``Publishing``."""
+    """Return the last recorded generation; the first generation without a record.
+
+    Raises Unavailable: ``STORE_UNAVAILABLE`` if the record cannot be read.
+    """
     try:
         content = read_regular(record, size_max_bytes=config_size_max_bytes)
         if content is None:

@@ -97,11 +97,17 @@ class Replica:
         return self.generation
 
     async def end(self) -> int:
-        """Return how many entries the stream in use has now. Raises as ``follow``."""
+        """Return how many entries the stream in use has now.
+
+        Raises DamagedError; ForkedError. Unavailable: ``BUS_UNAVAILABLE``, also while the stream is filled.
+        """
         return (await self._info(self.known())).state.last_seq
 
     async def has_all(self) -> bool:
-        """Return whether the log has every entry that any node acknowledged before this call. Raises as ``follow``."""
+        """Return whether the log has every entry that any node acknowledged before this call.
+
+        Raises DamagedError; ForkedError. Unavailable: ``BUS_UNAVAILABLE``, also while the stream is filled.
+        """
         end, size = await self.end(), self.own().size
         return end <= size and size >= max(self.known().size, self.head())
 
@@ -156,7 +162,8 @@ class Replica:
     async def take(self, generation: Generation, size: int, end: int) -> int:
         """Append the next entries; read many of them from the nearest replica, if its copy is sound.
 
-        Return the size of the log then. Raises as ``follow``.
+        Return the size of the log then. Raises DamagedError; ForkedError. Unavailable: ``BUS_UNAVAILABLE``, also while
+        the stream is filled.
         """
         if end - size > near_least:
             near = await read_near(self.nats(), generation, size + 1, end, answer_wait_s)

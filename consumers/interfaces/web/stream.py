@@ -79,7 +79,10 @@ class Followers:
 
     @contextlib.contextmanager
     def place(self, agent: str = "") -> Iterator[CancelScope]:
-        """Count a client of an agent while the block runs; ``end`` cancels the block. Raises: as ``check``."""
+        """Count a client of an agent while the block runs; ``end`` cancels the block.
+
+        Raises Unavailable: ``BUSY`` if there are too many clients, or too many of this agent.
+        """
         self.check(agent)
         scope = CancelScope()
         self._present[scope] = agent
