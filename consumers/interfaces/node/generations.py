@@ -23,6 +23,7 @@ from deedbook.ledger.bus.stream import (
     retire,
     stream_info,
 )
+from deedbook.ledger.bus.subjects import event_pattern
 from deedbook.ledger.errors import Unavailable
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.service.nodes import stream_in_use
@@ -81,7 +82,7 @@ class Generations:
     async def _take_over(self, number: int) -> bool:
         """Append the sound entries of a retired stream beyond this log; False if there is no such stream.
 
-        Raises Unavailable: ``BUS_UNAVAILABLE``, also if the stream is not retired: another node has just made it.
+        Raises Unavailable: ``BUS_UNAVAILABLE``, also if the stream is in use: another node has just made it.
         """
         replica, generation = self._replica, Generation(self._replica.ledger, number)
         try:
@@ -90,8 +91,10 @@ class Generations:
             if error.code != "BUS_DEGRADED":
                 raise
             return False
-        if not replica.is_retired(info, generation):
+        if info.config.subjects == [event_pattern(replica.ledger)]:
             raise Unavailable("BUS_UNAVAILABLE", f"another node has made {generation.name}")
+        if not replica.is_retired(info, generation):  # somebody gave it other subjects, so it is in use nowhere
+            await retire(replica.nats(), generation)
         try:
             while (size := replica.own().size) < info.state.last_seq:
                 await replica.take(generation, size, info.state.last_seq)

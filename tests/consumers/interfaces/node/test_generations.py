@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +25,7 @@ from deedbook.ledger.service.server import EmbeddedServer
 from deedbook.ledger.service.server_config import BusUsers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from building import Ledger
@@ -73,22 +74,37 @@ async def _again(node: Generations, scrubbed: int) -> None:
     pytest.fail("it did not reach the end of the next stream")
 
 
-def test_two_nodes_that_begin_one_generation_at_once_agree_on_it(ledger: Ledger, tmp_path: Path) -> None:
-    server = EmbeddedServer(tmp_path / "nats", ledger.id)
+@contextmanager
+def _serving(ledger: Ledger, folder: Path) -> Iterator[str]:
+    """Serve the bus of a ledger, and yield its address."""
+    server = EmbeddedServer(folder / "nats", ledger.id)
     server.start(BusUsers(nodes=(public_key(NODE),)))
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+async def _published(stack: AsyncExitStack, url: str, ledger: Ledger) -> Any:
+    """Publish a log to its first stream, and return the connection."""
+    client: Any = await connect(url, NODE)
+    stack.push_async_callback(client.close)
+    first = await open_stream(client, Generation(ledger.id))
+    publisher = StreamPublisher(client, first, Outbox(ledger.log, ledger.id).read)
+    await publisher.start()
+    while await publisher.publish_next():
+        pass
+    return client
+
+
+def test_two_nodes_that_begin_one_generation_at_once_agree_on_it(ledger: Ledger, tmp_path: Path) -> None:
     copies = _Copies(ledger, tmp_path)
 
-    async def run() -> None:
+    async def run(url: str) -> None:
         async with AsyncExitStack() as stack:
-            client: Any = await connect(server.url, NODE)
-            stack.push_async_callback(client.close)
-            first = await open_stream(client, Generation(ledger.id))
-            publisher = StreamPublisher(client, first, Outbox(ledger.log, ledger.id).read)
-            await publisher.start()
-            while await publisher.publish_next():
-                pass
+            client = await _published(stack, url, ledger)
             sizes = {"node": len(copies.whole), "node-b": len(copies.whole) - BEHIND}
-            nodes = [await copies.open(stack, server.url, name, size) for name, size in sizes.items()]
+            nodes = [await copies.open(stack, url, name, size) for name, size in sizes.items()]
             for number in range(1, 1 + ROUNDS):
                 await asyncio.gather(*(_again(node, number) for node in nodes))
                 in_use = await stream_in_use(client, ledger.id)
@@ -100,7 +116,28 @@ def test_two_nodes_that_begin_one_generation_at_once_agree_on_it(ledger: Ledger,
                 assert [entry_at(seq, message) for seq, message in stored.items()] == copies.whole
                 assert all(_entries(node._replica.log) == copies.whole for node in nodes)
 
-    try:
-        asyncio.run(run())
-    finally:
-        server.stop()
+    with _serving(ledger, tmp_path) as url:
+        asyncio.run(run(url))
+
+
+def test_stream_whose_subjects_somebody_changed_is_replaced(ledger: Ledger, tmp_path: Path) -> None:
+    """It is neither in use nor retired: no node may wait for another one to make the next."""
+    copies = _Copies(ledger, tmp_path)
+
+    async def run(url: str) -> None:
+        async with AsyncExitStack() as stack:
+            client = await _published(stack, url, ledger)
+            node = await copies.open(stack, url, "node", len(copies.whole))
+            await node._replica.follow()
+            config = (await client.jetstream().stream_info(Generation(ledger.id).name)).config
+            await client.jetstream().update_stream(config.evolve(subjects=["elsewhere"]))
+            assert await stream_in_use(client, ledger.id) is None
+            await _again(node, 0)
+            in_use = await stream_in_use(client, ledger.id)
+            assert in_use is not None
+            assert (in_use.number, in_use.size) == (2, len(copies.whole))
+            retired = (await client.jetstream().stream_info(Generation(ledger.id).name)).config
+            assert retired.subjects == [retired_subject(ledger.id, 1)]
+
+    with _serving(ledger, tmp_path) as url:
+        asyncio.run(run(url))
