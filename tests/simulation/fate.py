@@ -210,6 +210,23 @@ class Fate:
         if any(len(node.log.data) == len(self.invariants.history) for node in self.nodes):
             self.cluster.damage()  # otherwise the damaged copy is the last one, which nothing can restore
 
+    def fault_newest_entry_lost_while_a_node_starts(self) -> None:
+        """Let all servers lose an entry that one node is about to append, while another node starts."""
+        if self.is_cluster:
+            having, starting = self.world.random.sample(self.nodes, 2)
+            having.at_publish = lambda: self._lose_newest(having, starting)
+
+    def _lose_newest(self, having: Any, starting: Any) -> None:
+        stream = self.cluster.log_stream()
+        if stream is None or self.world.now < self._calm_until or not self._is_calm():
+            return  # otherwise nobody may be left who has the entry
+        self._calm_until = self.world.now + calm_s
+        self.cluster.lose_from(stream, len(having.log.data) + 1)
+        starting.process.kill()
+        self.world.later(self.world.random.uniform(0.1, 1.5), starting.start)
+        # A node waits 2.5 s for those that it does not hear, so the one that has the entry is back before that.
+        self.world.later(0.05, having.process.stop_for, self.world.random.uniform(0.1, 2.0))
+
     def _is_calm(self) -> bool:
         """Return whether all of several nodes run and reach each other, and a writing node has all entries."""
         size, now = len(self.invariants.history), self.world.now

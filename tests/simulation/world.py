@@ -95,8 +95,10 @@ class Process(asyncio.AbstractEventLoop):
         self.tasks.discard(task)
         if self.is_alive:
             error = asyncio.CancelledError() if task.cancelled() else task.exception()
-            if error is not None:
+            if isinstance(error, Exception | asyncio.CancelledError):
                 self.world.violate(f"a task of {self.host} died of {error!r}", error)
+            elif error is not None:
+                raise error  # the test itself raises it, for example at its time limit
 
     def time(self) -> float:
         return self.world.now
