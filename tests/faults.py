@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+import pytest
 
-    import pytest
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 T = TypeVar("T", bound="Hashable")
 FAULTS: Final = int(os.environ.get("DEEDBOOK_FAULTS", "1"))
@@ -43,6 +43,12 @@ def made(count: int) -> int:
     if test := os.environ.get("PYTEST_CURRENT_TEST"):
         _asked[_name(test.rpartition(" ")[0])] += count
     return count
+
+
+def some_of(names: Iterable[str], *always: str) -> list[Any]:
+    """Return names as parameters of a test that runs with ``always`` in ``make test``, and with all in the long run."""
+    assert set(always) <= set(names)
+    return [pytest.param(name, marks=() if name in always else pytest.mark.long_run) for name in names]
 
 
 def note(text: str) -> None:

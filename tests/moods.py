@@ -136,7 +136,7 @@ MOODS: dict[str, Mood] = {
     "answer in prose": Mood(only("answer", said("I think the answer is a replica.")), "paused", 13, INVALID, 1),
     "answer cut off": Mood(only("answer", said(CUT)), "paused", 13, INVALID, 1),
 }
-OFTEN = ("flat", "bad thoughts at the end", "answer cut off")
+OFTEN = ("answer cut off",)
 
 
 def digest_of(received: Any) -> str:

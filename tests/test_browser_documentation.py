@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from browser import DARK, LIGHT, PHONE, WIDE, Browser, Look, served_by
+from faults import is_long_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,15 +70,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.parametrize("look", [Look(WIDE, LIGHT), Look(PHONE, DARK)], ids=["wide", "phone"])
-def test_pages_are_whole_and_load_nothing_from_another_host(browser: Browser, address: str, look: Look) -> None:
-    browser.look(look)
-    for page in SHOWN:
-        browser.open(f"{address}/{page}")
-        assert (page, browser.problems(), browser.overflow()) == (page, [], [])
-
-
-def test_search_finds_a_page(browser: Browser, address: str) -> None:
+@pytest.mark.timeout(300)
+def test_pages_are_whole_load_nothing_from_another_host_and_are_found(browser: Browser, address: str) -> None:
+    """One test, because a second process that runs tests would build the site again."""
+    for look in (Look(WIDE, LIGHT), Look(PHONE, DARK)) if is_long_run else (Look(WIDE, LIGHT),):
+        browser.look(look)
+        for page in SHOWN:
+            browser.open(f"{address}/{page}")
+            assert (page, browser.problems(), browser.overflow()) == (page, [], [])
     browser.look(Look(WIDE, LIGHT))
     browser.open(f"{address}/?q=checkpoint")
     browser.until(lambda: browser.evaluate("document.querySelectorAll('.md-search-result__item').length"))

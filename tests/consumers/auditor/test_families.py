@@ -19,6 +19,7 @@ import pytest
 from building import MAP_SIZE, Ledger
 from bundles import run_alone, unpacked
 from console_blocks import blocks
+from faults import some_of
 from forge import Forge
 from judges import alone, ours
 
@@ -204,7 +205,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", some_of(BROKEN, "it cannot be imported", "a kind of the core"))
 def test_broken_package_is_named_and_stops_only_those_who_need_it(tmp_path: Path, name: str) -> None:
     code, why = BROKEN[name]
     site = package(tmp_path, "rollout = bad:FAMILY", f"from deedbook.ledger.families import FORMAT, Family\n{code}\n")
@@ -288,7 +289,7 @@ def own_project(project: Project, tmp_path: Path) -> Iterator[Project]:
     shutil.move(tmp_path / "before", project.folder)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", some_of(FAULTS, "a renamed class", "no view"))
 def test_fault_in_a_package_stops_only_what_needs_it(
     own_project: Project, site: Path, tmp_path: Path, name: str
 ) -> None:

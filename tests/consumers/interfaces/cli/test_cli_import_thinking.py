@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from calling import environment, wait_until
+from faults import times
 from forked_deed import DeedProcess
 
 from deedbook.ledger.events.reasoning import Counts
@@ -216,7 +217,8 @@ def test_nowhere_to_import_to_is_told(nowhere: Deed, tmp_path: Path) -> None:
 
 def test_import_that_is_killed_is_finished_by_the_next_and_verifies(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a", "--unprotected")
-    file = transcript(tmp_path / "s.jsonl", "long", count=600)
+    count = times(200, 24)
+    file = transcript(tmp_path / "s.jsonl", "long", count=count)
     arguments = ("--home", alone.home, "import", "thinking", file, "--as", "a")
     child = DeedProcess(*arguments, env=environment(), stdout=subprocess.DEVNULL)
     before = alone.size()
@@ -225,9 +227,9 @@ def test_import_that_is_killed_is_finished_by_the_next_and_verifies(alone: Deed,
     assert child.wait() == -signal.SIGKILL
     cut = alone.size() - before
     rest = alone.data("import", "thinking", file, "--as", "a")
-    assert 0 < cut < 1802
-    assert (rest["read"], rest["mapped"], rest["lost"]) == (602, 600, 0)
-    assert rest["added"] == 1802 - cut
-    assert alone.data("reasoning", "list", "--status", "concluded")["total"] == 600
+    assert 0 < cut < 3 * count + 2
+    assert (rest["read"], rest["mapped"], rest["lost"]) == (count + 2, count, 0)
+    assert rest["added"] == 3 * count + 2 - cut
+    assert alone.data("reasoning", "list", "--status", "concluded")["total"] == count
     assert alone.data("verify", "--views")["ok"] is True
     assert alone.data("import", "thinking", file, "--as", "a")["added"] == 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import inside
 import pytest
 from calling import Deed, Place, emit_finding, start_session
+from faults import some_of
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.ledger.format.identity import open_key, read_key_file, write_key
@@ -266,7 +267,7 @@ def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest
     assert "deedbook[tokens]" in checks["tokens"]["found"]
 
 
-@pytest.mark.parametrize("package", ["ledger", "projections", "consumers"])
+@pytest.mark.parametrize("package", some_of(["ledger", "projections", "consumers"], "ledger"))
 def test_a_folder_that_bears_the_name_of_a_part_of_ours_changes_nothing(package: str, tmp_path: Path) -> None:
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").touch()

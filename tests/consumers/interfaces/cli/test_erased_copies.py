@@ -18,6 +18,7 @@ import inside
 import pytest
 from building import trusted
 from calling import Deed, Place, Running, Serving, wait_max_s
+from faults import some_of
 from test_cli_notes import git, make_repository, report
 
 from deedbook.consumers.handoffs.files.sync import SyncStore
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from building import Ledger
 
+STEPS = ("delete_caches", "erase_reports", "erase_handoff_files", "_erase_in_home")
 SECRET = "correct-horse-battery-staple"
 
 
@@ -406,7 +408,7 @@ def test_running_watcher_notices_a_redaction(machines: Machines) -> None:
         watching.signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("step", ["delete_caches", "erase_reports", "erase_handoff_files", "_erase_in_home"])
+@pytest.mark.parametrize("step", some_of(STEPS, "erase_handoff_files", "_erase_in_home"))
 def test_machine_that_is_killed_meanwhile_goes_on_with_its_next_command(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

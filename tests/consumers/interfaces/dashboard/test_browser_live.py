@@ -70,6 +70,7 @@ def test_state_of_a_handoff_follows_the_log_wherever_its_page_shows_it(carol: Op
     page.until_shown("Nobody needs it", "#log")
 
 
+@pytest.mark.long_run
 def test_ten_tabs_all_follow_and_none_freezes(carol: Opened, page: Browser) -> None:
     tabs = [page.driver.current_window_handle, *(page.tab(page.url) for _ in range(TABS - 1))]
     hand_over(carol, "for-ten")

@@ -155,6 +155,7 @@ def test_enter_opens_the_step_of_a_box(browser: Browser) -> None:
     assert browser.problems() == []
 
 
+@pytest.mark.long_run
 def test_pages_of_an_empty_ledger_and_errors_have_no_fault_either(tmp_path: Path, browser: Browser) -> None:
     create_ledger(Home(tmp_path / ".deedbook"), origin="test/empty", map_size=MAP_SIZE)
     menu = [route.path for route in page_routes() if route.menu]

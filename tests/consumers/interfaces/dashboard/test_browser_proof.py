@@ -210,6 +210,7 @@ def test_without_scripts_the_path_is_drawn_and_the_page_says_how_to_check_it(bro
     assert "tree head of all" in text
 
 
+@pytest.mark.long_run
 def test_firefox_agrees_and_refuses_too(story: Settings, firefox: Firefox) -> None:
     with Shown(story.home) as dashboard:
         firefox.open(dashboard.link)

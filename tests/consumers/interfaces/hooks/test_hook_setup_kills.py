@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from faults import some_of
 from harness_place import tree
 
 from deedbook.consumers.interfaces.hooks import record
@@ -74,7 +75,7 @@ def killed_before(step: int, work: Callable[[], Any]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
 
 
-@pytest.mark.parametrize("phase", ["install", "update", "remove"])
+@pytest.mark.parametrize("phase", some_of(["install", "update", "remove"], "install", "remove"))
 @pytest.mark.parametrize("again", [False, True], ids=["removed then", "installed again"])
 def test_killed_at_any_step_it_is_put_right_by_the_next_call(phase: str, tmp_path: Path, *, again: bool) -> None:
     step = 0
