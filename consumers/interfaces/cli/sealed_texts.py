@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from deedbook.consumers.sdk.sealer import Opener, map_texts, name_of
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.seal.reference import SealedReference, with_references
 
 
@@ -23,13 +23,13 @@ class SealedTexts:
         self._opener = opener
         self._unseals, self._as_json = unseals, as_json
         self._names: dict[str, str] = {}
-        self._failure: Refused | None = None
+        self._failure: DeedbookError | None = None
         self._has_opened = False
 
     def shown(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer for display. JSON also names the subjects of its sealed texts.
 
-        Raises Refused: with --unseal, none of the sealed texts can be opened. Corrupted: one of them is damaged.
+        Raises DeedbookError: with --unseal, none of the sealed texts can be opened.
         """
         changed: dict[str, Any] = map_texts(answer, lambda text: with_references(text, self._text))
         if self._failure is not None and not self._has_opened:
@@ -43,6 +43,12 @@ class SealedTexts:
                 text = self._opener.text(reference)
             except Refused as refusal:
                 self._failure = self._failure or refusal
+            except Corrupted as error:
+                if error.code != "VERIFICATION_FAILED":
+                    raise
+                # Any agent can write a wrong reference, and must not close the texts of others.
+                self._failure = self._failure or error
+                name = f"[sealed for {reference.subject}, but damaged or wrongly named]"
             else:
                 self._has_opened = True
                 # Only one level is opened: a text of references to other texts of references could fill any memory.

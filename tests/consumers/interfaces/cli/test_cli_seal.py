@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -103,6 +104,21 @@ def test_a_secret_may_be_sealed(own: Deed) -> None:
     own.refuses("SECRET_DETECTED", "session", "finding", "s", secret, "--as", "a")
     own("session", "finding", "s", secret, "--seal", "carol", "--as", "a")
     assert secret in own("session", "show", "s", "--unseal", "--as", "a")
+
+
+def test_wrong_reference_of_one_agent_leaves_the_texts_of_others_open(own: Deed) -> None:
+    seal_everything(own)
+    reference = re.findall(r"sealed:carol:blake3:[0-9a-f]{64}/0", own("log", "--json", "--as", "a"))[0]
+    own("session", "start", "wrong", "--as", "b")
+    for wrong in (reference.replace("/0", "/77"), reference.replace("carol", "dave")):
+        data = json.dumps({"finding": wrong, "impact": 0.5})
+        own("emit", "finding.logged", "--stream", "session/wrong", "--data", data, "--as", "b")
+    shown = own("log", "--unseal", "--as", "a")
+    assert CLEAR[0] in shown
+    assert "[sealed for carol, but damaged or wrongly named]" in shown
+    assert "[sealed for dave, but damaged or wrongly named]" in shown
+    own("search", "customers", "--unseal", "--as", "a")
+    own.refuses("VERIFICATION_FAILED", "session", "show", "wrong", "--unseal", "--as", "a")
 
 
 @pytest.mark.served
