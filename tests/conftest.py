@@ -59,7 +59,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)  # we ourselves go on
 
-# not for single files
+# No test asserts a time. By default hypothesis fails an example that takes 0.2 s, which happens on a busy machine. Each
+# run draws new examples, so many for most properties, and more in the long run.
 settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 30)
 settings.load_profile("untimed")
 

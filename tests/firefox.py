@@ -73,7 +73,7 @@ class Firefox(PageChecks):
         self._count = 0
         try:
             self._socket = self._connect(folder / "MarionetteActivePort")
-            self._receive()  # its greeting
+            self._receive()  # the browser's greeting
             self.command("WebDriver:NewSession", capabilities={"timeouts": {"script": start_max_s * 1000}})
         except BaseException:
             self._child.kill()

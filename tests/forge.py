@@ -210,7 +210,7 @@ def _head_of(index: int, data: bytes) -> BodyHead:
         return BodyHead("unknown", SESSION, msgspec.Raw(b"{}"))
     try:
         read_event(index, data)
-    except Refused:  # an export reads only events of authority whole
+    except Refused:  # an export reads only events of authority in full
         return msgspec.structs.replace(head, kind="unknown") if head.kind in AUTHORITY_KINDS else head
     return head
 

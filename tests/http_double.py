@@ -90,7 +90,7 @@ class HttpDouble:
         headers = {name.lower(): value for name, value in request.headers.items()}
         size = int(headers["content-length"])
         body = request.rfile.read(size)
-        if len(body) < size:  # its sender was killed in the middle: no request
+        if len(body) < size:  # the client was killed while it sent: this is no request
             return
         received = self.read(request.path, headers, body)
         self.received.append(received)

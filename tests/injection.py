@@ -75,7 +75,7 @@ class Place:
     def run(self, command: Sequence[str], given: str = "", fault: Fault | None = None) -> Ran:
         """Run a command, ``given`` on its standard input."""
         injected = [] if fault is None else ["-e", f"inject={fault.call}:{FAULTS[fault.name].format(fault.number)}"]
-        calls = ",".join(f"?{call}" for call in CALLS)  # not every machine has each of them
+        calls = ",".join(f"?{call}" for call in CALLS)  # "?": some machines lack some of these calls
         # --seccomp-bpf would be a third faster, but with it strace 6.1 injects no signal.
         traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
         # Python would write compiled files only at the first run.

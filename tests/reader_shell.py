@@ -100,7 +100,7 @@ class ReaderShell:
         before = _BEFORE.search(text)
         for block in blocks((ROOT / before[1]).read_text("utf-8")) if before else ():
             for command, _ in commands_of(block.content) if block.language == "console" else ():
-                self.run(command)  # its answer is compared when that page is read
+                self.run(command)  # the test of that page compares the answer
         replaced: list[list[Compared]] = []
         for block in blocks(text):
             if block.name:

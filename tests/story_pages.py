@@ -46,7 +46,7 @@ def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
         if not (shared / "story").exists():
             played = folders.mktemp("played")
             live(played / ".deedbook")
-            played.rename(shared / "story")  # whole, or not there
+            played.rename(shared / "story")  # the folder appears as a whole
     copy = shutil.copytree(shared / "story", folders.mktemp(name) / "story")
     return Settings(home=trusted(copy / ".deedbook"), agent=HUMAN)
 

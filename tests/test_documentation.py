@@ -227,7 +227,7 @@ def until(is_true: Callable[[], bool], wait_s: float = 60) -> None:
 
 def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> None:
     table = (ROOT / "consumers/interfaces/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
-    for verb in (verb for verb in VERBS if find(verb) is None):  # families have pages of their own
+    for verb in (verb for verb in VERBS if find(verb) is None):  # packages of families have their own pages
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
         group = deed.get_command(click.Context(deed), verb)
         rows = " ".join(row for row in table.splitlines() if f"deed {verb}" in row)

@@ -97,7 +97,7 @@ def test_wheel_holds_one_package_with_every_file_of_the_checkout(wheel: Path) ->
 def test_equal_sources_give_equal_bytes_anywhere(distributions: Path, tmp_path: Path) -> None:
     with tarfile.open(distributions / "deedbook-0.1.0.tar.gz") as archive:
         archive.extractall(tmp_path)  # without the .git of the checkout
-    (tmp_path / "deedbook-0.1.0/PKG-INFO").unlink()  # made by each build
+    (tmp_path / "deedbook-0.1.0/PKG-INFO").unlink()  # each build writes this file
     (tmp_path / "deedbook-0.1.0/README.md").chmod(0o600)
     os.utime(tmp_path / "deedbook-0.1.0/README.md", (1, 1))
     again = built(tmp_path / "deedbook-0.1.0", tmp_path / "again")

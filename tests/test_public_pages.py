@@ -43,7 +43,7 @@ def page(name: str) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Return the cells of all rows of all tables, but their heads."""
+    """Return the cells of all rows of all tables, without the headers."""
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.split("\n") if line[:2] == "| "]
     return [row for row in cells if row[0] not in ("package", "variable", "format", "surface")]
 

@@ -105,7 +105,8 @@ class ViewLedger(Ledger):
             play()
             with log.reading() as txn:
                 tables = {name: [*txn.cursor(db=table)] for name, table in log.tables.items()}
-            tables["state"] = [row for row in tables["state"] if row[0] != PREDECESSORS_KEY]  # only in this file
+            # This record belongs to one file only.
+            tables["state"] = [row for row in tables["state"] if row[0] != PREDECESSORS_KEY]
             paths = [path for folder in ("blobs", "keys") for path in (home / folder).rglob("*") if path.is_file()]
             files = {str(path.relative_to(home)): path.read_bytes() for path in paths}
             _told[begun] = Told(tables, files, dict(self.keys), self.clock.now_ms)

@@ -27,7 +27,7 @@ LISTING: Final = query.Listing("SELECT e.* FROM events e", "events e", "e.event_
 
 
 class EventFilter(FacetListArguments, frozen=True):
-    """Filters of a list of events. The page begins after the index ``after``; ``newest``: newest first.
+    """The filters of a list of events. The page begins after the index ``after``; ``newest`` puts the newest first.
 
     ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are what
     these records claim.

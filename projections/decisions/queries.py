@@ -43,9 +43,9 @@ _ABOUT: Final = (
 
 
 class DecisionList(ListArguments, frozen=True):
-    """Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
+    """The filters of a list, newest first; ``paths`` selects decisions about these files or folders, or parts of them.
 
-    ``since`` and ``until`` are when they were made.
+    ``since`` and ``until`` limit the time of the decision.
     """
 
     paths: Paths | None = None

@@ -84,7 +84,7 @@ class ReportList(query.Arguments, frozen=True):
 
 
 class SessionsWithReport(query.Arguments, frozen=True):
-    """Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
+    """The filters of the sessions to resume; ``id`` is that of one session, or a prefix that only one id has.
 
     ``has`` leaves out sessions without a report that recorded nothing (``records``) or have no finding, unknown or dead
     end (``beliefs``); ``imported`` is as in ``ReportList``.

@@ -92,7 +92,7 @@ def _checked(bench: Bench) -> Iterator[Row]:
 
 def _after_an_entry(ledger: Ledger, ask: Callable[[], object]) -> float:
     ledger.publish("handoff/step-0", HandoffLogged(text="still here"))
-    ledger.client.view("handoffs.list", {"limit": 1})  # folds it
+    ledger.client.view("handoffs.list", {"limit": 1})  # this query folds the new event
     return seconds(ask)
 
 

@@ -40,7 +40,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     bench.say("a Game of 24 by six processes, and in one")
     subprocess.run((DEEDBOOK, "--home", home, "init", "--unprotected"), check=True, stdout=subprocess.DEVNULL)
     local = Settings(home=home)
-    run_task(local, PROBLEM)  # registers the six, whose keys a server must know
+    run_task(local, PROBLEM)  # registers six agents, whose keys the server must know
     yield row(bench, "six processes on a folder", local)
     bench.say("the same over the bus")
     with served(home) as url:
@@ -63,7 +63,7 @@ def row(bench: Bench, how: str, settings: Settings) -> Row:
 
 def model_row(bench: Bench, settings: Settings) -> Row:
     """Return the row of a model with parallel requests; the model's side counts the requests."""
-    sys.path.append(str(Path(__file__).parents[1]))  # the doubles of the tests are modules there
+    sys.path.append(str(Path(__file__).parents[1]))  # this folder has the tests' doubles
     model = importlib.import_module("thinking_model").ThinkingModel(slow, depth=4)
     sent: list[int] = []
 

@@ -57,7 +57,7 @@ def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
             web = Web(node.client, gauges=node.gauges(), metrics=node.metrics)
             try:
                 client = TestClient(web, base_url="http://127.0.0.1", headers={"authorization": f"Bearer {token}"})
-                client.get("/metrics")  # with it the metrics of requests appear
+                client.get("/metrics")  # this request makes the metrics of requests appear
                 return client.get("/metrics").text
             finally:
                 web.close()

@@ -79,7 +79,7 @@ def linked(tree: Path, main: Path) -> None:
 
 
 def forged(tree: Path, main: Path) -> None:
-    """Put the files of the repository's answer beside the link, as an archive could."""
+    """Fake the answer of a repository that links to this tree, as an unpacked archive could."""
     (tree / "own").mkdir()
     (tree / ".git").write_text("gitdir: own\n")
     (tree / "own" / "gitdir").write_text("../.git\n")

@@ -177,7 +177,8 @@ def test_handoffs_are_done_by_their_status_or_claim(ledger, reader):
     ledger.emit("rita", "handoff/old", handoffs.HandoffCancelled(reason="long over"))
     assert names(reader, "handoffs.list", "id", history="shown", progress="done") == []
     assert names(reader, "handoffs.list", "id", history="shown", progress="given_up") == ["old"]
-    assert names(reader, "handoffs.list", "id", since=ledger.clock()) == ["old"]  # somebody here acted on it now
+    # Somebody here has acted on it just now.
+    assert names(reader, "handoffs.list", "id", since=ledger.clock()) == ["old"]
 
 
 def test_a_tag_selects_handoffs_that_cite_a_reasoning_with_it(ledger, reader):

@@ -78,7 +78,8 @@ def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     assert (found["type"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
     step = reader.answer("resolve", {"id": f"{shown['ref']}#1"})
     assert (step["type"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
-    assert code_of(reader, "resolve", id=f"{second['ref']}#2").code == "NOT_FOUND"  # added after that version
+    # The step was added after that version.
+    assert code_of(reader, "resolve", id=f"{second['ref']}#2").code == "NOT_FOUND"
 
 
 def test_a_bare_name_of_two_streams_is_ambiguous(ledger, reader):

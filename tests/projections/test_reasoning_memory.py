@@ -93,7 +93,7 @@ def test_ref_does_not_depend_on_reasoning_id_or_domain() -> None:
 
 
 def test_ref_changes_with_every_optional_field_that_is_given() -> None:
-    # "needs_validation: false" is a statement, its absence is none.
+    # "needs_validation: false" is a statement; a missing field is not.
     given_fields: list[dict[str, Any]] = [
         {},
         {"needs_validation": False},

@@ -419,7 +419,7 @@ def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, written,
     (hit,) = written("the pool")
     found(reader, "pool")
     written("the pool", name="t")
-    reader.answer("handoffs.list")  # the catalog is ahead now
+    reader.answer("handoffs.list")  # now the catalog is ahead of the other views
     with reader.store.reading() as reading:
         answer = find_text(QueryContext(reading, 0), SearchText(text="pool"))
     assert ([one.event_index for one in answer.items], answer.total) == ([hit], 1)

@@ -168,7 +168,7 @@ def test_names_of_any_length_have_room_in_every_index_and_are_found(ledger, read
         ledger.emit("bob", stream, imported.RecordImported(original="blake3:" + "1" * 64, **fields))
     reader.catch_up()
     shared.catch_up()
-    shared.rebuild([*VIEW_VERSIONS])  # indexes that are made at once, too
+    shared.rebuild([*VIEW_VERSIONS])  # also with all indexes made at once
     assert digests_of(shared.store) == digests_of(reader.store)
     for query, arguments in (
         ("sessions.list", {"ai_id": label}),

@@ -244,7 +244,7 @@ def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
     # The whole cost of the request: that of both answers, and of a failed call.
     whole = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage(3, 200, 20)), index=902, causes=(6,))
     assert usage(*asked, whole) == (3, 200, 20)
-    # An agent that lost count cannot make it less.
+    # The cost never shrinks, even if an agent reports less after it lost count.
     lost = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage()), index=902, causes=(6,))
     assert usage(*asked, lost) == (2, 200, 20)
     failed = told.generated([], payload=None, error=BUSY, usage=kinds.Usage(requests=4))

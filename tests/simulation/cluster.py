@@ -262,7 +262,7 @@ class Cluster:
             case 2:  # one flipped byte: all counts are right
                 before = stream.messages[seq]
                 stream.messages[seq] = Message(before.subject, b"!" + before.data[1:], before.headers)
-            case _:  # an open set of numbers: deleted whole
+            case _:  # any other number: the whole file is deleted
                 del self.streams[str(stream.config.name)]
         self.world.tell("bus", f"its store was damaged from sequence {seq} on")
 

@@ -134,7 +134,7 @@ class Fate:
         self.network.loss, self.network.twice = random.choice([0.0, 0.01, 0.1]), random.choice([0.0, 0.02])
         self.invariants = Invariants(self.world, self.cluster, first_log().data, is_published_first=self.is_cluster)
         self.nodes: list[Any] = [self._node(host) for host in self.cluster.hosts]
-        most = random.choice([14, 14, 60])  # in some worlds several nodes write for long
+        most = random.choice([14, 14, 60])  # in some worlds the phase of several writing nodes is long
         self.agents = [SimAgent(self.network, name, random.randrange(2, most), self.invariants) for name in AGENTS]
         self.subscribers = [SimSubscriber(self.world, self.network, "watch", self._readable)]
         self.faults = 0

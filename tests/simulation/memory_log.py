@@ -181,7 +181,7 @@ class MemorySnapshot:
         return False
 
     def needs_rewriting(self) -> bool:
-        return False  # there is no file
+        return False  # a world has no file to rewrite
 
     def rewrite_mark(self) -> None:
         """Nothing has to be rewritten."""

@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"\b[a-z]{4,}\b")
 
 
 def gamed(memory: ReasoningMemory, other: ReasoningMemory) -> dict[str, str]:
-    """Return each attack's text on a graph; ``other`` lends its reasoning."""
+    """Return the text of each attack on a graph; one of them is the reasoning of ``other``."""
     texts = key_texts(memory)
     every = sorted(word for text in texts for word in words(text))
     found = sorted(anchors("\n".join(place_lines(memory))) | anchors("\n".join(texts)))

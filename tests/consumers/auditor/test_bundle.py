@@ -88,7 +88,7 @@ def test_flipped_byte_of_each_member_is_found(bundle: str, request: pytest.Fixtu
     path: Path = request.getfixturevalue(bundle)
     for name, (start, size) in members(path).items():
         if bundle == "partial" and re.match(r"entries/0{17}(0[2-9]|1[2-9])", name):
-            continue  # many alike
+            continue  # one of many similar members
         for chance in samples(name, FLIPS_EACH_MEMBER):
             with flipped(path, [start + chance.randrange(size)], chance.choice((1, 32, 128))):
                 report = verify_bundle(path)

@@ -74,7 +74,7 @@ def test_the_page_names_what_happened_who_signed_and_the_state(forge: Forge, tmp
     shown = Markup(page_of(path)).text
     with Bundle(path) as bundle:
         manifest = bundle.manifest
-    assert "given to bob reviewer" in shown  # rita got a question only
+    assert "given to bob reviewer" in shown  # rita got only a question
     assert "This page proves nothing." in shown
     assert f"python3 verify.py --root {fingerprint(forge.keys['root'].public)}" in shown
     assert f"a log of {manifest.size} entries with the tree head {manifest.root}" in shown

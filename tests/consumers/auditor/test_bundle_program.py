@@ -60,7 +60,7 @@ def test_program_finds_a_flipped_byte_in_an_unpacked_bundle(
     folder = unpacked(path, tmp_path / "unpacked")
     for name in members(path):
         if re.match(r"entries/0{17}(0[2-9]|1[2-9]|2)", name):
-            continue  # many alike
+            continue  # one of many similar files
         for chance in samples(f"alone/{name}", max(1, FAULTS // 5)):
             file = folder / name
             with flipped(file, [chance.randrange(file.stat().st_size)], chance.choice((1, 32, 128))):
@@ -78,7 +78,7 @@ def test_program_names_a_file_that_an_unpacked_bundle_has_lost(
     words = set()
     for name in members(path):
         if re.match(r"entries/0{17}(0[2-9]|1[2-9]|2)", name):
-            continue  # many alike
+            continue  # one of many similar files
         content = (folder / name).read_bytes()
         (folder / name).unlink()
         verdict = alone(folder)

@@ -102,7 +102,7 @@ def test_clock_that_somebody_else_or_another_time_set_back_is_found_by_all(
     ledger: Ledger, tmp_path: Path, author: str
 ) -> None:
     ledger.clock.advance(-3600)
-    # The root's own signature is over another time than the entry bears.
+    # Root signs another time than that of the entry.
     time = ledger.clock.text(60 if author == "root" else 0)
     append_behind_the_gate(ledger, forged(ledger, author, "ledger", ClockSet(time=time, reason="mine")))
     answers = verdicts(ledger, tmp_path / "forged")

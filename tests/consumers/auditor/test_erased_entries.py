@@ -341,7 +341,7 @@ def remnant_of_entry(ledger: Ledger, index: int) -> bytes:
 
 def test_any_entries_of_an_honest_log_may_be_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, chance in enumerate(chances("erased honest logs", times(2, 30))):
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"state{number}"))  # all of these logs have one id
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"state{number}"))  # all of these logs have the same id
         with ViewLedger(tmp_path / f"ledger{number}") as ledger:
             fill(ledger, singles=6, batch=5)
             count = 0

@@ -92,7 +92,7 @@ def test_stopped_workers_are_gone() -> None:
 
 
 def sleep(connection: Connection) -> None:
-    """Be a child that waits for its end."""
+    """Run as a child process that sleeps until it is killed."""
     connection.poll(None)
 
 

@@ -47,7 +47,7 @@ def test_it_has_the_members_of_the_tar(source: Ledger, stream: str, file: Path, 
     with Bundle(tmp_path / "part.tar") as tar, Bundle(file) as signed:
         assert signed.manifest == tar.manifest
         for name in layout.member_names(tar.manifest):
-            if name not in ("checkpoint", "ends") and not name.endswith(".tlog-proof"):  # their time differs
+            if name not in ("checkpoint", "ends") and not name.endswith(".tlog-proof"):  # these contain a time
                 assert signed.read(name) == tar.read(name), name
     assert file.stat().st_size * 10 < (tmp_path / "part.tar").stat().st_size
 
@@ -131,7 +131,7 @@ def test_it_has_the_streams_that_the_rules_read_and_the_templates(
     ledger.finish("a", verify=True, template=template)
     ledger.finish("b", depends_on=["a"])
     ledger.finish("other")
-    monkeypatch.setattr(limits, "range_events_max", events_max)  # entries come in pages
+    monkeypatch.setattr(limits, "range_events_max", events_max)  # the client reads entries page by page
     with ledger.client() as client:
         (tmp_path / "b.json").write_bytes(signed_file_of(client, "handoff/b"))
         export_bundle(client, tmp_path / "b.tar", stream="handoff/b")

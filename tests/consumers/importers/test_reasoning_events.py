@@ -98,7 +98,7 @@ def test_two_thousand_steps_become_events_that_each_fit_an_entry(ledger: Ledger)
     assert 3 < len(events) < batch_events_max
     assert all(len(encode_canonical(event)) <= data_size_max_bytes for event in events)
     assert ref_of(folded(events)) == compute_reasoning_ref(memory)
-    admit(ledger, "密" * 130, events)  # a stream as long as one may be
+    admit(ledger, "密" * 130, events)  # as long as the name of a stream can be
 
 
 def test_large_steps_are_recorded_one_an_event_in_several_submissions(ledger: Ledger) -> None:
@@ -129,7 +129,7 @@ def test_step_that_fits_no_event_is_refused_by_its_number(content: str) -> None:
 def test_step_that_just_fits_is_recorded(ledger: Ledger) -> None:
     memory = with_steps("a", "x" * 40_000, "b")
     events = extensions_of(memory)
-    assert len(events) == 3  # the small ones fit beside it
+    assert len(events) == 3  # the small steps fit into one event
     admit(ledger, "edge", events)
 
 

@@ -137,7 +137,8 @@ def test_one_refused_among_many_costs_few_submissions(ledger: Ledger) -> None:
     records = handoffs(128)
     records[77] = handoff("h077", depends_on=["h077"])
     import_records(author, records)
-    assert len(client.sizes) <= 1 + 2 * 7 + 1  # the whole, two halves down to one record, and that one kept aside
+    # One call for all, two for each of seven halvings, and one to store the refused record.
+    assert len(client.sizes) <= 1 + 2 * 7 + 1
 
 
 def test_record_that_follows_a_refused_one_is_still_tried(ledger: Ledger) -> None:

@@ -112,7 +112,7 @@ def test_session_that_grows_adds_only_what_is_new(importers: Importers, tmp_path
     assert added == [0, 2, 0, 0, 1, 0, 2, 0, 0, 1]
     grown = [(one["ref"], one["status"], one["steps"]) for one in importers.shown()]
     assert [status for _, status, _ in grown] == ["concluded", "concluded"]
-    assert importers(write(tmp_path / "s.jsonl", lines[:4])).added == 0  # an older copy says nothing new
+    assert importers(write(tmp_path / "s.jsonl", lines[:4])).added == 0  # an older copy of the file brings nothing new
 
 
 def test_an_answer_that_goes_on_is_no_second_response(importers: Importers, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_message_that_only_calls_tools_about_thinking_is_passed_over(tmp_path:
     lines = [line("assistant", "a", calls(command="grep thinking"), message="m-1"), *session()]
     found, progress = read(write(tmp_path / "s.jsonl", lines))
     assert [type(one) for one in found] == [MappedThinking]
-    assert progress.skipped == 3  # the call, the prompt and the result
+    assert progress.skipped == 3  # a call, a prompt and a result are no thinking
 
 
 @pytest.mark.parametrize(

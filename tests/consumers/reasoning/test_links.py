@@ -51,7 +51,8 @@ def concluded(*rests_on: int, text: str = "Rotate it") -> list[EventData]:
 
 def test_linked_reasoning_is_not_warned_about() -> None:
     assert warned(START, LOGS.extension(1), inferred(2, 1), *concluded(2)) == []
-    assert warned(START, LOGS.extension(1), inferred(2, 1), *concluded()) == []  # the conclusion is where links end
+    # The conclusion needs no link from a later step.
+    assert warned(START, LOGS.extension(1), inferred(2, 1), *concluded()) == []
 
 
 def test_number_that_json_does_not_have_is_refused() -> None:
@@ -71,7 +72,7 @@ def test_step_is_judged_with_the_steps_that_are_recorded() -> None:
     recorded = (START, NewStep(type="observation", content="Perhaps", confidence=0.4).extension(1))
     (warning,) = warned(inferred(2, 1, confidence=0.9), recorded=recorded)
     assert warning == "step 2 of jwt: Its confidence is 0.9, that of its premise 1 0.4"
-    assert warned(inferred(2, 1), recorded=recorded) == []  # a confidence left at its default is no claim
+    assert warned(inferred(2, 1), recorded=recorded) == []  # a default confidence does not count as a statement
     assert warned(NewStep(type="assumption", content="It holds").extension(2), recorded=recorded) == []
 
 

@@ -94,7 +94,7 @@ def test_text_that_moved_is_shown_where_it_is_now(tmp_path: Path) -> None:
 
 def test_text_that_only_a_digest_names_is_found_in_an_earlier_commit(tmp_path: Path) -> None:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    folder = tmp_path / "部分"  # a part of the repository is the tree
+    folder = tmp_path / "部分"  # the folder is a part of the repository
     folder.mkdir()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     for days in (30, 60):

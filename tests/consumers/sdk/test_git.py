@@ -68,7 +68,7 @@ def test_a_long_complaint_is_shortened_and_holds_no_credentials(tmp_path: Path, 
 
 def test_a_daemon_that_git_leaves_behind_is_not_waited_for(tmp_path: Path, replace_git: ReplaceGit) -> None:
     replace_git(f"setsid sleep 1000 & echo $! > {tmp_path}/daemon; echo done; exit 0")
-    assert Git(tmp_path).call("version").out == b"done\n"  # the daemon holds both pipes open
+    assert Git(tmp_path).call("version").out == b"done\n"  # returns although the daemon holds both pipes open
     daemon = int((tmp_path / "daemon").read_text())
     assert _runs(daemon)
     os.kill(daemon, 9)

@@ -82,7 +82,7 @@ def test_server_that_goes_in_an_effect_and_is_back_finds_it_done_once_and_nothin
     chance, outages = random.Random("outages"), times(2, 30)
     texts = [str(number) for number in range(4)]
     find(ledger, *texts)
-    deadly = [chance.choice(texts) for _ in range(outages)] + ["0"] * 5  # more often than an event is tried
+    deadly = [chance.choice(texts) for _ in range(outages)] + ["0"] * 5  # more outages than attempts for one event
 
     def effect(event: Event, db: Any) -> None:
         if is_before := chance.random() < 0.5:

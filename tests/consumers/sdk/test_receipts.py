@@ -94,7 +94,7 @@ def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: Loc
         stranger.write_keys()
         with LocalClient(stranger.settings(), log=stranger.log, views=Reader) as elsewhere:
             theirs = take(elsewhere, 3)
-            with pytest.raises(Corrupted, match="VERIFICATION_FAILED"):  # all of it is right, and of another ledger
+            with pytest.raises(Corrupted, match="VERIFICATION_FAILED"):  # a valid receipt, but of another ledger
                 take(Node(elsewhere, ledger=client.ledger, trust_store=client.trust_store), 3)  # type: ignore[arg-type]
     evidence = evidence_in(theirs)
     assert evidence is not None
@@ -205,7 +205,8 @@ def test_a_receipt_leads_from_root_to_the_key_that_took_the_place_of_others(
         less = msgspec.json.encode(msgspec.structs.replace(evidence, chain=chain))
         with pytest.raises(Corrupted):
             check(msgspec.structs.replace(receipt, extra=less), Anchors(root=fingerprint))
-    old = msgspec.structs.replace(evidence, chain=evidence.chain[:-1])  # a stolen key, and its end left out
+    # A stolen key, whose replacement is left out of the chain.
+    old = msgspec.structs.replace(evidence, chain=evidence.chain[:-1])
     with pytest.raises(Corrupted, match="hides entries"):
         check(
             msgspec.structs.replace(before, extra=msgspec.json.encode(old)), Anchors(), known={new.verifier.vkey: True}

@@ -80,7 +80,8 @@ def test_a_generated_report_stands_alike_in_each_store_and_its_session_ends(tmp_
     made = EpistemicHandoffReportGenerator().generate_handoff_report(session_id, "Found the leak", FINDINGS)
     database = DatabaseHandoffStorage()
     event = database.store_handoff(session_id, made)
-    assert generate_handoff_report(session_id, "Found the leak", FINDINGS)["report_id"] == event  # the same again
+    # The same report again: one event.
+    assert generate_handoff_report(session_id, "Found the leak", FINDINGS)["report_id"] == event
     stored = database.load_handoff(session_id)
     assert stored is not None
     folder = repository(tmp_path / "project")

@@ -107,7 +107,7 @@ def test_bound_agent_that_does_not_answer_pauses_the_task_which_goes_on_once_it_
     assert paused["paused"]["resume"] == f"deed tot resume {part.opening.task_id}"
     with playing(ledger, judged):
         while (found := resume(ledger, part.opening.task_id))["paused"]:
-            continue  # on a loaded machine alice may be late again
+            continue  # on a busy machine alice may miss the deadline again
     assert found["answer"] == ANSWER
     check(ledger, part.opening.task_id)
 

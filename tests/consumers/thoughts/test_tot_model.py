@@ -123,7 +123,7 @@ def test_answer_that_cannot_be_read_is_asked_for_again_and_then_fails_alone(beha
     assert isinstance(failure, kinds.Failure)
     assert (failure.code, failure.recoverable) == ("LLM_INVALID", True)
     assert (len(model.received), thinker.usage.requests) == (3, 3)
-    assert len({text_of(received) for received in model.received}) == 3  # no equal question is paid twice
+    assert len({text_of(received) for received in model.received}) == 3  # no question is paid for twice
     faults = [data_of(received, "fault") for received in model.received]
     assert faults[0] is None
     assert faults[1]

@@ -51,4 +51,4 @@ def test_places_are_filled() -> None:
 
 
 def test_every_phrase_is_used() -> None:
-    assert [name for name in TABLE if f'"{name}"' not in CODE and not name.startswith("by_")] == []  # checkers
+    assert [name for name in TABLE if f'"{name}"' not in CODE and not name.startswith("by_")] == []  # names of checkers

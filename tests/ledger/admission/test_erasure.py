@@ -223,7 +223,8 @@ def test_remnant_with_words_of_others_is_refused(ledger: Ledger) -> None:
     assert [*replayed(hostile).refused] == [index]
 
 
-@pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {"kind.declared"}))  # never erased: its texts decide
+# A declaration is never erased, because its texts decide later events.
+@pytest.mark.parametrize("kind", sorted(EXAMPLES.keys() - {"kind.declared"}))
 def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
     text = (PROTO / "examples" / f"{kind}.json").read_bytes()
     body, data = decode_body(text)
@@ -444,7 +445,7 @@ def test_each_message_of_a_search_can_be_erased(ledger: Ledger) -> None:
     before = ledger.head()[0]
     for index in range(before):
         if ledger.event(index).stream.startswith("tot/"):
-            with contextlib.suppress(Refused):  # a message without texts
+            with contextlib.suppress(Refused):  # a message without texts cannot be erased
                 ledger.emit("root", "ledger", ledger.redaction(index))
     finish_erasures(ledger.log)
     erased = [index for index in range(before) if ledger.event(index).erased]

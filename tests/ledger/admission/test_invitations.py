@@ -79,7 +79,7 @@ def test_same_registration_again_gets_the_first_answer(ledger: Ledger) -> None:
 
 def test_invitation_holds_until_it_expires_by_the_ledgers_clock(ledger: Ledger) -> None:
     invitation = invite(ledger, "dora", seconds=60)
-    ledger.clock.advance(59)  # refusing moves the clock on by one second
+    ledger.clock.advance(59)  # a refusal advances the clock by one second
     assert not_admitted(ledger, invitation) == ("NOT_INVITED", "expired")
     ledger.clock.advance(-1)
     join(ledger, invitation)

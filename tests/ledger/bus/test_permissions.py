@@ -68,7 +68,7 @@ async def count_after(bus: Bus, form: str) -> int:
         assert own.subject.startswith("_INBOX_alice.")
         count = 1
         for _ in range(10):
-            await alice.publish("evil", b"evil")  # For a stream of her own that republishes.
+            await alice.publish("evil", b"evil")  # in case that she has a stream of her own, which republishes this
             await asyncio.sleep(0.02)
             count = (await stream_info(node, made)).state.messages
             if count > 1:

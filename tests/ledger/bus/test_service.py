@@ -204,7 +204,7 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
     with monkeypatch.context() as patch:
         patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
         assert served.ask(subject, arguments)["error"]["code"] == "BUS_UNAVAILABLE"
-        has_all = True  # the entry that the caller knows is lost, which it must learn
+        has_all = True  # the caller knows an entry that is lost, and must learn of the loss
         assert served.ask(subject, arguments)["size"] == size
         has_all = False
     monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)

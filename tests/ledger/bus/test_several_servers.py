@@ -98,7 +98,7 @@ def test_client_goes_on_with_the_next_node_when_one_is_away_or_goes(ledger: Ledg
         find(ledger, "more")
         assert client.head().size == size + 1
         second.go()
-        first.server.start(users())  # a server that runs, and no ledger answers there
+        first.server.start(users())  # a running server on which no ledger answers
         assert failure_of(client.head).code == "BUS_UNAVAILABLE"
 
 

@@ -159,7 +159,7 @@ def test_failed_decomposition_is_not_searched() -> None:
 @pytest.mark.parametrize(
     ("count", "position"),
     [
-        (SHAPED, DECOMPOSE),  # asked again while it waits
+        (SHAPED, DECOMPOSE),  # asked again before there is an answer
         (SHAPED, INITIALIZE),  # before the decomposition
         (INITIALIZE, GENERATE),  # before the search
         (INITIALIZE, ROOTED),

@@ -65,7 +65,7 @@ def test_readers_and_writers_never_notice_that_the_file_was_replaced(ledger: Led
                 with ledger.log.snapshot() as snapshot:
                     assert snapshot.size >= size
                     size = snapshot.size
-                    with ledger.log.snapshot() as inner:  # a nested one reads the file of the outer one
+                    with ledger.log.snapshot() as inner:  # a nested snapshot reads the same file as the outer one
                         inner.entry(snapshot.size - 1)
         except BaseException as error:
             errors.append(error)

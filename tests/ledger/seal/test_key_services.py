@@ -153,7 +153,7 @@ def test_key_files_are_private_and_overwritten(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     second_name = tmp_path / "same"
-    os.link(path, second_name)  # shows the bytes on the disk after the name is gone
+    os.link(path, second_name)  # a second name keeps the bytes readable after the first is deleted
     keys.destroy("carol")
     assert not path.exists()
     after = second_name.read_bytes()

@@ -111,7 +111,7 @@ def test_older_version_that_was_edited_is_a_conflict(folder: SyncedFolder) -> No
     folder.emit("bob", kinds.HandoffTaskChecked(position=0))
     folder.emit("bob", kinds.HandoffLogged(text="half way"))
     bob.reconcile()
-    folder.file().write_text(old.replace("- [ ] fix", "- [x] fix"))  # unticks the first, ticks the second
+    folder.file().write_text(old.replace("- [ ] fix", "- [x] fix"))  # unticks the first task, and ticks the second
     before = folder.size()
     assert bob.whats() == ["conflict"]
     assert folder.size() == before

@@ -131,7 +131,7 @@ def test_another_importer_adds_nothing_not_even_of_rows_that_other_tables_replac
     before = folder.size()
     again = add(folder, "oscar")
     assert (again.added, again.read, again.mapped) == (0, first.read, first.mapped)
-    assert folder.size() == before + 1  # Oscar's registration
+    assert folder.size() == before + 1  # only the registration of Oscar
 
 
 def test_row_that_the_table_before_has_too_is_imported_once_and_every_table_is_stored(folder: SyncedFolder) -> None:

@@ -129,7 +129,7 @@ def test_progress_is_found_again_and_taken_back(content: bytes, data: st.DataObj
     found = differences(file, after)
     assert (found.status, found.is_content_changed, found.fields) == (progress.status, False, ())
     texts = {name: [box.text for box in getattr(file, name)] for name in ("tasks", "criteria")}
-    assume(all(len(set(one)) == len(one) for one in texts.values()))  # equal ones are matched in order: tested below
+    assume(all(len(set(one)) == len(one) for one in texts.values()))  # equal texts are matched in order: tested below
     assert (found.tasks, found.criteria, found.evidence) == (progress.tasks, progress.criteria, progress.evidence)
     shown = [f"- {line.day} [{line.author}] {line.text}".rstrip() for line in found.log]
     assert sorted(shown) == sorted(added_lines(progress))

@@ -156,7 +156,7 @@ def test_second_import_adds_names_once_and_approves_nothing(folder: SyncedFolder
     assert importing.parties("h") == ("kuro", "bob", "ruth", "pending", "draft")
     log = folder.answer("handoffs.show", {"id": "h"})["log"]
     assert log[-1]["text"] == "imported from h.md, which says draft: names to bob, reviewer ruth"
-    assert importing.parties("over") == ("kuro", "", None, "pending", "done")  # history needs no names
+    assert importing.parties("over") == ("kuro", "", None, "pending", "done")  # handoffs that are over need no names
     assert importing.run(naming)[2] == importing.run()[2] == 0
     assert importing.parties("h")[:3] == ("kuro", "bob", "ruth")
 
@@ -168,7 +168,7 @@ def test_each_option_adds_its_own_name(folder: SyncedFolder) -> None:
     assert importing.parties("h")[:3] == ("kuro", "", "rita")
     assert importing.run(Naming("rita"))[2] == 0  # nobody reviews their own work
     importing.run(Naming("bob"))
-    assert importing.run(Naming(reviewer="ruth"))[2] == 0  # a reviewer who was given stays
+    assert importing.run(Naming(reviewer="ruth"))[2] == 0  # a reviewer from an earlier import stays
     assert importing.parties("h")[:3] == ("kuro", "bob", "rita")
 
 

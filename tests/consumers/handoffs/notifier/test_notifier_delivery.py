@@ -88,7 +88,7 @@ def test_slow_receiver_is_tried_again(receiver: Receiver, hook: Hook, reply: Rep
 
 def test_receiver_that_is_not_there_is_tried_again(channels_of: Channels) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: no other program can answer there
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/private"
         (channel,) = channels_of({"webhook": url, "secret_variable": VARIABLE})
         outcome = attempt(channel, TOLD, START_MS)
@@ -194,7 +194,7 @@ def test_command_that_takes_too_long_ends_with_all_it_started(channels_of: Chann
 
 def _read_to_the_end(end: int) -> bytes | None:
     for _ in range(500):
-        with contextlib.suppress(BlockingIOError):  # somebody still holds the other end
+        with contextlib.suppress(BlockingIOError):  # some process still holds the other end
             return os.read(end, 1)
         time.sleep(0.01)
     return None

@@ -23,7 +23,7 @@ def test_failed_delivery_is_tried_again_with_its_id_and_a_new_time(scripted: Not
     scripted.answer.items = [wait_for("bob", "claim")]
     scripted.catch_up()
     scripted.catch_up()
-    assert len(receiver.received) == 1  # not before its time
+    assert len(receiver.received) == 1  # not sent before it is due
     assert scripted.pending() == [(1, "the receiver answered 500")]
     for seconds, count in ((5, 2), (59, 2), (1, 3)):
         scripted.clock.advance(seconds)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Start = Callable[..., subprocess.Popen[str]]
 
-wait_max_s = 600.0 if is_long_run else 60.0  # the last of many sends hundreds
+wait_max_s = 600.0 if is_long_run else 60.0  # the last of many notifiers sends hundreds of notices
 day_s = 86_400.0
 
 

@@ -76,7 +76,7 @@ def test_without_a_file_there_is_no_channel(tmp_path: Path) -> None:
         (HOOK | {"secret_variable": "1 WRONG"}, "INVALID_FIELD", "$.notify[1].secret_variable"),
         (OTHER | {"secret_variable": "SHORT"}, "INVALID_FIELD", "$.notify[1].secret_variable"),
         (OTHER | {"secret_variable": "ABSENT"}, "INVALID_FIELD", "$.notify[1].secret_variable"),
-        (HOOK, "INVALID_FIELD", "$.notify[1].name"),  # the first table's target
+        (HOOK, "INVALID_FIELD", "$.notify[1].name"),  # the name is the same as the first table's target
     ],
 )
 def test_wrong_table_is_refused_with_its_file_and_path(

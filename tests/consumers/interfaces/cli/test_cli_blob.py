@@ -81,7 +81,7 @@ def test_a_blob_replaces_a_file_only_with_force(deed: Deed, tmp_path: Path, monk
         path.write_text("precious")
     error = deed.refuses("FILE_EXISTS", "blob", "get", ref, "-o", out, "--as", "a")
     assert error["message"].endswith("out exists: name another file, or replace it with --force")
-    monkeypatch.setattr(blobs, "check_free", lambda *_, **__: None)  # the file is made while the blob is fetched
+    monkeypatch.setattr(blobs, "check_free", lambda *_, **__: None)  # another process creates the file during the fetch
     deed.refuses("FILE_EXISTS", "blob", "get", ref, "-o", out, "--as", "a")
     assert out.read_text() == "precious"
     deed("blob", "get", ref, "-o", out, "--force", "--as", "a")

@@ -95,7 +95,7 @@ def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple
     note = f"this log has the texts of 1 entry again that were erased: `deed redact {index}` erases them anew"
     assert note in answer["notes"]
     assert SECRET in deed("show", index)
-    replaced = deed.data("restore", before, "--replace")["replaced"]  # the log with the text
+    replaced = deed.data("restore", before, "--replace")["replaced"]  # the replaced log still has the text
     redact = ("redact", index, "--reason", REASON, "--as", "root", "--yes")
     deed.refuses("HISTORY_CHANGED", *redact)  # a reader here trusts the longer log
     deed("recover", "--accept-loss", "--yes", "--as", "root")

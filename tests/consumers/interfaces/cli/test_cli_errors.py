@@ -111,7 +111,7 @@ def test_no_ledger_says_how_to_make_one(nowhere: Deed) -> None:
     assert ("`deed join CODE`" in remote, "`deed init`" in remote) == (
         True,
         False,
-    )  # a new ledger would be another one
+    )  # `deed init` would create another ledger than the server's
 
 
 def test_missing_key_file_says_where_it_was_looked_for(alone: Deed) -> None:

@@ -224,7 +224,7 @@ def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], else
     name = next(_names)
     spent, taken_back = (admin("agent", "invite", name)["code"] for _ in range(2))
     admin("agent", "invite", name, "--revoke", "--reason", "sent to the wrong one")
-    for code in (spent, taken_back):  # the first was replaced by the second
+    for code in (spent, taken_back):  # the second code has replaced the first
         wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")  # noqa: B023 - now
         assert f"deed agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
         (elsewhere.home / "join.begun").unlink()

@@ -69,7 +69,7 @@ def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Deed) 
     mine("key", "delegate", "--as", "a")
     rotated = mine.data("key", "rotate", "--as", "a", "--reason", "a year old")
     assert (rotated["signed_by"], rotated["key"]) == ("a", read_key_file(path).public)
-    assert key_names(mine) == before  # the session key went with the key that delegated it
+    assert key_names(mine) == before  # the session key ended with the key that delegated it
     assert (mine.home / "keys" / "a.nkey").read_bytes() != old_bus
     mine("session", "start", "--as", "a", "--task", "t", "s1")
     new = path.read_bytes()
@@ -152,7 +152,7 @@ def test_key_that_a_thief_replaced_twice_is_named(mine: Deed) -> None:
     mine("key", "rotate", "--as", "b", "--lost")  # by the thief of root's key, who has now the key of b
     mine("key", "rotate", "--as", "b")
     mine("key", "rotate", "--as", "root", "--unprotected")
-    mine("agent", "add", "c")  # by root's new key
+    mine("agent", "add", "c")  # registered with root's new key
     introduced = mine.data("key", "compromised", stolen, "--since", str(since))["introduced"]
     (present,) = (row["key"] for row in mine.data("key", "list", "--agent", "b")["items"] if row["state"] == "valid")
     assert [row["agent"] for row in introduced] == ["b", "root"]

@@ -60,7 +60,7 @@ def test_brief_is_written_beside_by_a_model_without_a_server(
         said = recorded.run("reasoning", "brief", "audit", "--llm")
     assert [one["steps"] for one in data["prose"]["sentences"]] == [[1], [2], [3]]
     assert "stub-model wrote beside it" in said.err
-    assert recorded.size() == size  # shown, not signed
+    assert recorded.size() == size  # the judgement is shown, not signed
 
 
 def test_brief_without_prose_says_why_and_stands(recorded: Deed) -> None:

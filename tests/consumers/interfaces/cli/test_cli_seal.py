@@ -262,7 +262,7 @@ def test_files_notes_and_answers_say_that_sealed_texts_were_erased(own: Deed) ->
         assert said.search(text)
         assert "sealed:carol:" not in text
     size, marked = own.size(), file.read_text()
-    own(*watch)  # the marks are no edits
+    own(*watch)  # the watcher does not take its marks for edits
     own("notes", "sync")
     assert (own.size(), file.read_text()) == (size, marked)
     assert own("handoff", "render", "h", "--as", "b") == marked

@@ -188,7 +188,8 @@ class Watched:
     def position(self) -> int | None:
         """Return the index that the watcher reads next, None before it has one."""
         for path in (self.home / "subscribers").glob("watch-*.db"):
-            with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):  # being made
+            # The table may not exist yet.
+            with closing(sqlite3.connect(path)) as db, contextlib.suppress(sqlite3.OperationalError):
                 for (position,) in db.execute("SELECT next_index FROM deedbook_positions"):
                     return int(position)
         return None

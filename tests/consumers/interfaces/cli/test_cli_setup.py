@@ -84,7 +84,7 @@ def test_each_harness_gets_the_page_and_the_server_where_it_reads_them(ready: De
     for harness, server in servers.items():
         assert server["command"] == str(Path(sys.executable).with_name("deed"))
         assert server["args"] == ["mcp", "--as", harness]
-    assert not (project / ".mcp.json").exists()  # a team's file, as the settings are
+    assert not (project / ".mcp.json").exists()  # only a team shares this file, like the settings
     assert sorted(path.name for path in (project / ".claude").iterdir()) == ["commands", "settings.local.json"]
 
 

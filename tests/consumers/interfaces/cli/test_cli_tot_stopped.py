@@ -46,7 +46,7 @@ def test_stopped_search_is_logged_and_says_how_it_goes_on(shell: Deed, tmp_path:
     said = stop(shell, tmp_path / "logs")
     (task,) = shell.data("tot", "list")["items"]
     assert f"`deed tot resume {task['id']}`" in said
-    # With three digits where the machine stopped it late, after 48 rounds.
+    # The name has three digits if the machine was slow to stop it, after 48 rounds.
     assert len(list((tmp_path / "logs" / task["id"]).glob("9*-merged-timeline.log"))) == 1
     assert task["status"] == "searching"
 

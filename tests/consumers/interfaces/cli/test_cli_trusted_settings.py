@@ -84,7 +84,7 @@ def _structs(annotation: Any) -> Iterator[type]:
 def runs_the_server_program(clone: Clone) -> bool:
     clone.configure('nats_server = "tools/nats-server"')
     clone.trust()
-    assert clone.start("serve").code == 7  # the mark is all that this program makes
+    assert clone.start("serve").code == 7  # this program only leaves the mark, and serves nothing
     return clone.mark.read_text().startswith("program\n")
 
 
@@ -170,7 +170,7 @@ def signs_what_the_chains_say(clone: Clone) -> bool:
     clone.trust()
     create = ["handoff", "create", "--title", "t", "--to", "a", "--reviewer", "rita", "--as", "a"]
     for words in (["router", "run", "--once"], create):
-        assert clone.call(*words).code == 0  # the router goes on from where it began
+        assert clone.call(*words).code == 0  # the router continues from its first position
     assert clone.call("router", "run", "--once").code == 0
     return "next" in clone.call("handoff", "list").out
 
@@ -179,7 +179,7 @@ def keeps_views_where_the_store_is(clone: Clone) -> bool:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.settimeout(0)
         clone.configure(f'[views]\nstore = "postgresql://127.0.0.1:{elsewhere.getsockname()[1]}/x?connect_timeout=2"\n')
-        assert clone.call("session", "list").code == 0  # out of the folder
+        assert clone.call("session", "list").code == 0  # outside of the folder
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
         clone.trust()

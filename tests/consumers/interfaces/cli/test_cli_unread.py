@@ -38,7 +38,7 @@ def test_only_handoffs_that_concern_the_agent_are_shown(alone: Deed) -> None:
     assert "a asks c: Which port?" in alone("unread", "--as", "c")
     alone("answer", "two:1", "8080", "--as", "c")
     alone("settle", "two:1", "--as", "a")
-    assert "question 1 settled" in alone("unread", "--as", "c")  # c took part
+    assert "question 1 settled" in alone("unread", "--as", "c")  # c signed events on this handoff
 
 
 def test_long_news_come_in_pages(alone: Deed) -> None:

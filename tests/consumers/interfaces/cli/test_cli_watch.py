@@ -65,13 +65,13 @@ def test_command_that_takes_too_long_leaves_nothing_behind(
     common = ("--as", "a", "watch", "--kind", "session.started", "--exec", command, "--json")
     said = deed.run(*common, "--from-start", "--once")
     assert said.code == 1
-    assert "watching" not in said.err  # to a program it is no news
+    assert "watching" not in said.err  # programs do not get this notice
     assert "1 event given up" in said.err
     (letter,) = json.loads(deed(*common, "--dead"))["data"]["dead_letters"]
     assert letter["error"] == "RuntimeError: the command took longer than 1 s"
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     for _ in range(500):
-        with contextlib.suppress(BlockingIOError):  # somebody still holds the other end
+        with contextlib.suppress(BlockingIOError):  # some process still holds the other end
             assert os.read(end, 1) == b""
             break
         time.sleep(0.01)

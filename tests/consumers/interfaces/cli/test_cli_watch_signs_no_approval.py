@@ -68,7 +68,7 @@ def test_file_that_others_wrote_is_no_handoff_approved_by_the_human(
     said = watched(alone, folder, *opened())
     assert said.startswith("held       evil  create this handoff: it names no reviewer, so this would approve it")
     assert f"alex must run deed handoff watch {folder} --sign evil --as alex" in said
-    assert watched(alone, folder, *opened()) == said  # every pass says it again
+    assert watched(alone, folder, *opened()) == said  # every pass reports it again
     assert alone.size() == size
     assert alone.data("handoff", "list")["total"] == 0
     assert alone.refuses("NOT_FOUND", "handoff", "claim", "evil", "--as", "mallory")

@@ -64,7 +64,7 @@ def test_a_log_that_is_not_the_witnessed_one_is_found(alone: Deed, policy: Path,
     text = policy.read_text()
     policy.write_text(text.replace(text.split()[1], Signer(ONE.name, 3).vkey))
     alone.refuses("INVALID_FORMAT", "verify", "--policy", policy)
-    policy.write_text("\n".join(text.split("\n")[1:]))  # any log
+    policy.write_text("\n".join(text.split("\n")[1:]))  # a policy without a log line fits any log
     assert "witnessed by 0 of 1" in alone("verify", "--policy", policy, "--fail-open")
     alone.refuses("NOT_FOUND", "verify", "--policy", other)
 

@@ -358,7 +358,7 @@ def test_another_machine_takes_the_texts_out_of_its_copies_when_it_next_runs(mac
     assert (watched / "h1.md").read_text().endswith(note)
     size = machines.ledger.size()
     said = other.run("handoff", "watch", watched, "--as", "a", "--once")
-    assert [line.split()[0] for line in said.out.splitlines()] == ["held"]  # only the line of the person
+    assert [line.split()[0] for line in said.out.splitlines()] == ["held"]  # only the line that a person added is held
     assert machines.ledger.size() == size
     assert other.run("handoff", "list", "--as", "b").err == ""
     redact(other)

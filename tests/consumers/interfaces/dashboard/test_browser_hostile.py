@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.home.config import Settings
 
-pytestmark = pytest.mark.timeout(300)  # pages may come slowly
+pytestmark = pytest.mark.timeout(300)  # pages may load slowly
 
 FOREIGN = (
     "document.querySelectorAll('img, iframe, object, base, style, [onerror], [onload], [style], a[href^=javascript]')"

@@ -133,7 +133,7 @@ def test_unlocked_key_signs_in_no_other_session_whatever_that_session_knows(rita
 def test_link_is_used_once_and_logs_in_only_its_own_name(rita: Viewer, ruth: Viewer) -> None:
     link = ruth.link()
     assert ruth.enter(link).status_code == 303
-    for viewer in (rita, ruth):  # rita may have read it in a log
+    for viewer in (rita, ruth):  # rita may have found ruth's link in a log
         answer = viewer.enter(link)
         if viewer is ruth:
             assert answer.status_code == 303  # she reloads the page of her own link
@@ -161,7 +161,8 @@ def test_whoever_uses_the_link_of_another_reads_as_the_other_and_cannot_sign(rit
 def test_cookie_that_was_planted_before_the_login_is_worth_nothing_after_it(
     rita: Viewer, ruth: Viewer, *, is_real: bool
 ) -> None:
-    planted = rita.client.cookies[COOKIE] if is_real else "chosen-by-somebody"  # any port may set it
+    # A program on any port may set this cookie.
+    planted = rita.client.cookies[COOKIE] if is_real else "chosen-by-somebody"
     ruth.client.cookies.clear()
     ruth.client.cookies.set(COOKIE, planted, domain="127.0.0.1")
     cookie = ruth.enter().headers["set-cookie"].partition("=")[2].partition(";")[0]
@@ -293,7 +294,7 @@ def test_live_connection_ends_with_its_login(rita: Viewer) -> None:
         sent.append(message)
         if "body" in message:
             session_of(rita).end("You logged out.")
-            rita.ledger.hand_over("z")  # the next message would be about it
+            rita.ledger.hand_over("z")  # the next message would be about z
 
     async def receive() -> Message:
         await asyncio.Event().wait()

@@ -61,7 +61,7 @@ def test_the_table_says_which_agents_were_overconfident_lately(viewer: Viewer) -
     imported(viewer, "alice", 1)
     rows = {row["name"]: row["calibration"] for row in viewer.data("/agents")["agents"]}
     assert rows["bob"] == {"overconfident": 2, "well_calibrated": 1, "not_assessable": 1}
-    assert rows["alice"] == {}  # an imported report is nobody's own
+    assert rows["alice"] == {}  # an imported report does not count for the agent that imported it
     assert "2 overconfident" in viewer.page("/agents")
     with patch.object(queries, "judged_ms", 0):
         viewer.ledger.clock.advance(1)

@@ -78,7 +78,7 @@ def test_an_audit_is_ended_with_the_server_and_another_one_can_begin(viewer: Vie
     audit.close()
     assert children() == []
     assert not listener.is_alive()
-    assert audit.state.status in {"failed", "done"}  # done: it was quicker
+    assert audit.state.status in {"failed", "done"}  # done, if it was quicker than this request
     audit.start(views=False, now_ms=3)
     assert audit._running is not None
     audit._running[1].join(wait_max_s)

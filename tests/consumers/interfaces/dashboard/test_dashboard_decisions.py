@@ -304,7 +304,7 @@ def test_a_decision_in_the_queue_opens_the_next_item_with_its_receipt(rita: View
     page = rita.page("/", action="approve", open="y", done=index)
     assert f'Signed as entry <a href="/e/{index}">' in page
     assert page.index("Signed as entry") < page.index('id="q-y"')
-    assert rita.data("/", done=0)["done"] is None  # signed by root
+    assert rita.data("/", done=0)["done"] is None  # root signed the newest decision
 
 
 def test_a_decision_in_the_queue_that_fails_shows_the_queue_again_with_the_note(rita: Viewer) -> None:

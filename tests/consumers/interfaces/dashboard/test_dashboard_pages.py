@@ -126,7 +126,7 @@ def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
 def test_a_filter_is_never_ignored(viewer: Viewer, query: dict[str, str], line: str) -> None:
     answer = viewer.get("/events", **query)
     assert (answer.status_code, line in answer.text) == (400, True), answer.text
-    assert '<form class="filters" action="/events">' in answer.text  # to correct it
+    assert '<form class="filters" action="/events">' in answer.text  # the form lets the user correct the filter
     assert viewer.get("/events.json", **query).json()["error"]["message"]
 
 
@@ -258,7 +258,7 @@ def test_who_comes_back_is_told_what_came(viewer: Viewer) -> None:
     viewer.ledger.emit("bob", "session/s", SessionStarted())
     assert viewer.data("/")["since"] == {"index": 4, "events": 2, "needs_you": 1}
     assert "Since you left" in viewer.page("/")
-    assert "Since you left" in viewer.page("/")  # not only once
+    assert "Since you left" in viewer.page("/")  # and again on the next load
     left = next(name for name in viewer.client.cookies if "left" in name)
     viewer.client.cookies.delete(left)
     viewer.client.cookies.set(left, "x.y.z")

@@ -43,7 +43,7 @@ def test_a_program_is_told_how_far_they_are(viewer: Viewer) -> None:
 
 def test_only_a_search_waits_for_the_views_of_full_text(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuild, "behind_max", 100)
-    viewer.page("/")  # folds all but full text
+    viewer.page("/")  # folds all views but the full-text one
     monkeypatch.setattr(rebuild, "behind_max", 0)
     assert viewer.get("/").status_code == 200
     assert viewer.get("/search", text="x").status_code == 503

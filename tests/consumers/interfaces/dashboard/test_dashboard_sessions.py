@@ -123,7 +123,8 @@ def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
     viewer.ledger.claim("without")
     viewer.ledger.clock.advance(86_400)
     viewer.enter()
-    assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])  # a claim of yesterday is no work
+    # An imported claim of yesterday does not count as work.
+    assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])
 
 
 def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer) -> None:

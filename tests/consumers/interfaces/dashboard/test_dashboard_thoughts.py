@@ -103,7 +103,7 @@ def test_a_search_waits_for_the_role_that_must_act_at_every_entry(viewer: Viewer
     waits = [viewer.data(PATH, at=start + at)["waits"] for at in range(len(STORY))]
     for at, waiting in enumerate(waits[:-1]):
         following = viewer.ledger.event(start + at + 1).data
-        if isinstance(following, kinds.SideStatement):  # said while another acts
+        if isinstance(following, kinds.SideStatement):  # these messages come while another agent acts
             continue
         assert getattr(following, "sender", "explorer") in waiting, (at, following, waiting)
     assert waits[-1] == {}

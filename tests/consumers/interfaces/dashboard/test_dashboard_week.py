@@ -252,7 +252,7 @@ def test_a_list_says_what_each_thing_is_and_leads_to_it(
     page = lived.page(listed.path)
     assert words in page
     for row in data["rows"]:
-        assert f'href="{listed.path}"' in lived.page(row["path"])  # the page of a thing leads back to the list
+        assert f'href="{listed.path}"' in lived.page(row["path"])  # the page of an item links back to the list
     assert page.count('<li class="claim">') == sum(row["claim"] is not None for row in data["rows"])
     ghost = lived.data(listed.path, agent="ghost")
     assert {row["agent"] for row in ghost["rows"]} <= {"ghost"}

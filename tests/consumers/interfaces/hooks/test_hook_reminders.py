@@ -85,15 +85,15 @@ def test_agent_that_edited_and_recorded_nothing_is_sent_back_once(place: Place, 
 
 def test_agent_that_recorded_something_is_not_asked(place: Place, transcript: Path) -> None:
     place.hook(HARNESS, place.event(HARNESS, "SessionStart"))
-    place.deed("decide", "Tabs", "--as", "codex")  # not by this agent
+    place.deed("decide", "Tabs", "--as", "codex")  # another agent made this decision
     place.deed("session", "finding", f"{HARNESS}-0a1b-2c3d", "it is slow", "--as", HARNESS)
     assert stop(place, transcript) == SILENT
 
 
 def test_nothing_is_asked_where_anything_fails(place: Place, transcript: Path) -> None:
-    assert stop(place, transcript) == SILENT  # no session was opened
+    assert stop(place, transcript) == SILENT  # without a session there is nothing to record
     assert [line["code"] for line in place.log()] == ["NOT_FOUND"]
-    assert stop(place, transcript, cwd=str(place.home)) == SILENT  # no ledger
+    assert stop(place, transcript, cwd=str(place.home)) == SILENT  # a folder without a ledger
     place.hook(HARNESS, place.event(HARNESS, "SessionStart"))
     (place.ledger / FILE).mkdir()  # the session's record cannot be stored
     assert stop(place, transcript) == SILENT

@@ -201,7 +201,7 @@ def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch:
         monkeypatch.setattr(LocalClient, "submit", slow)
         asked = asyncio.create_task(call("record_reasoning", session_id="cut", task="t", entries=FIVE))
         await asyncio.to_thread(entered.wait, 30)
-        other = await call("query_handoff_reports")  # a call that waits does not hold up another
+        other = await call("query_handoff_reports")  # a waiting call does not block another
         assert other.data["total_found"] == 0
         asked.cancel()
         await asyncio.wait([asked])
@@ -272,7 +272,7 @@ def test_broken_and_endless_lines_do_not_stop_the_server(process: subprocess.Pop
 def test_server_on_stdio_ends_cleanly_at_a_signal(process: subprocess.Popen[bytes]) -> None:
     begin(process)
     process.send_signal(signal.SIGTERM)
-    process.wait(60)  # its input is still open
+    process.wait(60)  # ends although its input is still open
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
 

@@ -76,7 +76,7 @@ def test_server_listens_on_the_loopback_interface_alone(http_server: HttpServer)
     port = int(http_server.url.rsplit(":", 1)[1].split("/")[0])
     assert http_server.url.startswith("http://127.0.0.1:")
     with socket.socket() as other:
-        other.bind(("127.0.0.2", port))  # taken, if it listened everywhere
+        other.bind(("127.0.0.2", port))  # fails if the server listens on every address
 
 
 def test_token_is_made_once_and_only_its_owner_reads_it(http_server: HttpServer) -> None:
@@ -114,7 +114,7 @@ def test_sdk_client_works_over_http_and_parallel_calls_do_not_disturb_each_other
             )
             assert [one.data["session_id"] for one in done] == names
             spans = [(one.data["first_index"], one.data["last_index"]) for one in done]
-            assert all(last - first == 3 for first, last in spans)  # each whole, none between another's events
+            assert all(last - first == 3 for first, last in spans)  # each batch is whole, with no other event inside
             read = await asyncio.gather(*(call("search", text="number") for _ in range(6)))
             assert {one.data["total"] for one in read} == {18}
 

@@ -195,7 +195,7 @@ def test_errors_hold_words_of_others_in_blocks_alone(home: Path) -> None:
     async def work(call: Caller) -> None:
         for what, (tool, arguments) in REFUSED.items():
             given = json.loads(json.dumps(arguments).replace("VERSION", read).replace("ENTRY", asked))
-            error = (await call(tool, **given)).error  # the caller checks that the texts say the same
+            error = (await call(tool, **given)).error  # the caller checks that the texts have the same content
             assert OBEY in error["message"], what
             assert bare(error, fields=error["others"]["fields"]) == [], what
         with pytest.raises(MCPError) as refused:

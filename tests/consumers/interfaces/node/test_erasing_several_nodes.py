@@ -45,7 +45,7 @@ def log_secret(nodes: Nodes, secret: str = SECRET) -> int:
     key = open_key(Home(nodes.folder / "clients").key_file(name))
     with nodes._client(name) as client:
         author = Author(client, name, lambda _: key)
-        stream = f"session/{uuid4().hex}"  # not the secret's: names stay
+        stream = f"session/{uuid4().hex}"  # the name of a stream is never erased, so it must not contain the secret
         author.emit(Draft(stream=stream, data=SessionStarted()))
         unknown = UnknownLogged(unknown=f"is the password {secret}?")
         index = author.emit(Draft(stream=stream, data=unknown))[0].index

@@ -253,7 +253,7 @@ def test_server_without_a_copy_of_the_stream_is_restarted_once_for_each_stream(m
     for at, stream, has_copy in [
         (0, "s_1", True),
         (60, "s_1", True),
-        (61, "s_2", False),  # a new stream: its copy is made soon
+        (61, "s_2", False),  # the copy of a new stream is made soon
         (62, "s_2", True),
         (80, "s_3", False),
         (89, "s_3", False),

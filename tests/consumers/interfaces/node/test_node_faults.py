@@ -303,7 +303,7 @@ def test_background_work_that_fails_is_started_again(settings: Settings, monkeyp
 
     def users(*arguments: Any) -> Any:
         calls["users"] += 1
-        if 2 < calls["users"] < 5:  # the first two are the start
+        if 2 < calls["users"] < 5:  # the first two calls belong to the start
             raise DeedbookError("UNEXPECTED", "no users")
         return real(*arguments)
 

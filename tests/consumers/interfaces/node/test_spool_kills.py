@@ -135,7 +135,7 @@ def test_what_is_spooled_is_said_to_be_no_record_at_every_interface_and_is_one_w
     assert "of carol 3 operations wait to be recorded" in capsys.readouterr().err
     assert served.deed("doctor") == 7
     assert "`deed spool list`" in capsys.readouterr().out
-    # A client without a spool sends it, too.
+    # A client without a spool sends the spooled reports, too.
     with Ledger(CAROL, home=served.settings.home, server=served.url) as ledger:
         ledger.publish(SESSION, FindingLogged(finding="last"))
     assert served.findings() == ["by hand", "by a program", "on a loop", "last"]

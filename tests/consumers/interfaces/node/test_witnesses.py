@@ -134,7 +134,7 @@ def test_a_real_witness_cosigns_each_head_and_receipts_show_it(
         assert str(result).endswith(f" by 1 of 1 ({size} entries)")
         with pytest.raises(Corrupted, match="NOT_WITNESSED"):
             take(reading, size, policy=policy, wait_max_s=0.0)
-        assert take(reading, size).index == size  # without a policy nothing waits for it
+        assert take(reading, size).index == size  # without a policy, no receipt waits for witnesses
 
 
 @pytest.mark.parametrize(
@@ -321,6 +321,6 @@ def test_it_runs_until_it_is_stopped_and_begins_again_after_an_error(
         ours.run(stop)
     path.rmdir()
     monkeypatch.setattr(stop, "wait", lambda _: stop.set())
-    ours.run(stop)  # once, and it keeps the earlier cosignatures
+    ours.run(stop)  # asked only once in all: the cosignatures of the first run were kept
     assert len(liar.received) == 1
     assert witnessed(ledger) is not None

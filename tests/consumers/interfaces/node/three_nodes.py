@@ -162,7 +162,7 @@ class Nodes:
         for name in names:
             self.scene.processes[name].wait()
             self.scene.processes[name].stdout.close()
-            (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # the state of before the kill
+            (self.scene.homes[name] / "bus" / "nodes.json").unlink(missing_ok=True)  # it has the state before the kill
 
     def whole(self) -> None:
         """Wait until every node accepts submissions, and has all acknowledged findings."""
@@ -228,7 +228,7 @@ class Nodes:
             yield
             self.progress(5)
         except BaseException:
-            self._is_over = True  # begun findings may never be acknowledged now
+            self._is_over = True  # from now on, some findings may never be acknowledged
             raise
         finally:
             self._stop.set()
@@ -274,7 +274,7 @@ class Nodes:
                 continue
             if text:
                 self.acknowledged[text] = accepted.index
-            time.sleep(pause_s)  # every log is compared whole, with the stream
+            time.sleep(pause_s)  # each comparison reads every log and the stream in full
             number += 1
             text, submission = f"{name} {self._number} {number}", None
             draft = Draft(stream=stream, data=FindingLogged(finding=text))

@@ -172,7 +172,7 @@ def test_every_other_verb_of_a_handoff_leads_where_its_name_says(place: Place) -
         assert work.show().questions[0].mark == "answered"
         kuro.handoff(name).settle(1, comment="thanks")
         work.complete("done")
-        with pytest.raises(DeedbookError) as refused:  # a result that nobody handed in
+        with pytest.raises(DeedbookError) as refused:  # no completion has this result
             review.request_changes(review.show().version, "the name")
         assert refused.value.code == "VERSION_MISMATCH"
         review.request_changes(review.show().result, "the name", "the date")

@@ -131,7 +131,8 @@ def test_a_cancelled_call_leaves_the_ledger_usable_and_closing_waits_for_it(plac
             call.cancel()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, list | asyncio.CancelledError) for result in results)
-        waiting = asyncio.create_task(_first(ledger, f"session/{fresh('none')}"))  # cancelled calls go on
+        # The thread of a cancelled call keeps running.
+        waiting = asyncio.create_task(_first(ledger, f"session/{fresh('none')}"))
         await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -140,7 +141,7 @@ def test_a_cancelled_call_leaves_the_ledger_usable_and_closing_waits_for_it(plac
         return sum([1 async for _ in ledger.events("finding.logged", stream=stream)])
 
     count = awaited(place, cancel)
-    assert 11 <= count <= 21  # each that was not cancelled, and the last
+    assert 11 <= count <= 21  # all calls that were not cancelled, and the last one
 
 
 async def _first(ledger: AsyncLedger, stream: str) -> Event:

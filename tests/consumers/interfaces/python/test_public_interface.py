@@ -187,7 +187,7 @@ def test_a_strict_type_checker_of_somebody_else_sees_our_types_and_refuses_what_
         assert f"[{code}]" in message, f"{line}: {message}"
 
 
-@pytest.fixture(scope="session")  # worksteal may leave this module and come back
+@pytest.fixture(scope="session")  # with worksteal a worker may run this module in two parts
 def misspelt_home(local_home: Path) -> Path:
     """A ledger with a handoff, a reasoning and a session."""
     with Ledger("kuro", home=local_home) as ledger:

@@ -251,7 +251,7 @@ def test_connections_without_a_whole_request_take_no_place_from_others(
     monkeypatch.setattr(server, "head_wait_max_s", 0)
     newest = held[-1]
     with contextlib.suppress(OSError):
-        assert newest.sock.recv(1) == b""  # cut, without a new connection in its place
+        assert newest.sock.recv(1) == b""  # the server closed it, and took no other connection in its place
     for connection in held:
         connection.close()
 
@@ -290,7 +290,7 @@ def test_only_so_many_requests_are_answered_at_once_and_a_kept_connection_is_giv
             kept, kept_out = await connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             statuses = [await status(kept)]
             slow = [await connect(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(2)]
-            half = [await connect(b"GET / HT") for _ in range(4)]  # each replaces the one before
+            half = [await connect(b"GET / HT") for _ in range(4)]  # each connection replaces the one before it
             assert await half[0][0].read() == b""
             kept_out.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             statuses.append(await status(kept))

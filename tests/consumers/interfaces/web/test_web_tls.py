@@ -78,14 +78,14 @@ def test_a_renewed_certificate_is_used_and_files_that_do_not_match_are_not(ledge
 
     def ask(port: int) -> None:
         used = certificate.read_text()
-        certificate.write_bytes(certify(tmp_path, "b")[0].read_bytes())  # its key comes later
+        certificate.write_bytes(certify(tmp_path, "b")[0].read_bytes())  # the matching key is written later
         tls.renew()
         assert certificate_of(port, tmp_path / "ca.pem") == used
         key.unlink()
         tls.renew()
         assert certificate_of(port, tmp_path / "ca.pem") == used
         certify(tmp_path)
-        while certificate_of(port, tmp_path / "ca.pem") == used:  # the server looks once a second
+        while certificate_of(port, tmp_path / "ca.pem") == used:  # the server checks the files once a second
             pass
         assert certificate_of(port, tmp_path / "ca.pem") == certificate.read_text()
 

@@ -463,7 +463,7 @@ def test_a_blob_is_stored_and_read_again(written: Written, size: int) -> None:
     assert blob(written, content, chunked=True).json()["data"]["ref"] == ref
     get = written.http.get(f"{written.web}/v1/blobs/{ref}", headers={"authorization": f"Bearer {written.token()}"})
     assert get.content == content
-    assert written.client.stat_blob(ref).dropped_ms is not None  # no entry refers to it
+    assert written.client.stat_blob(ref).dropped_ms is not None  # dropped, because no entry refers to it
 
 
 def blob(

@@ -40,7 +40,7 @@ def test_key_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     endpoint = read_endpoint(LlmSettings(**BASE, api_key_file=str(file)), {}.get)
     assert endpoint.read_key() == KEY
     file.write_text("sk-renewed\n")
-    assert endpoint.read_key() == "sk-renewed"  # read at each call: a renewed key needs no new start
+    assert endpoint.read_key() == "sk-renewed"  # the key is read at each call, so a renewed key needs no restart
     file.chmod(0o644)
     assert code_of(api_key_file=str(file)) == "KEY_FILE_MODE"
     assert code_of(api_key_file=str(tmp_path / "none")) == "KEY_FILE_MISSING"

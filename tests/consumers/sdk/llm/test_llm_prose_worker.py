@@ -153,10 +153,10 @@ def test_prose_that_is_missing_says_why_and_is_made_later(
     desk.write()
     assert says_why in desk.best("audit")["prose_missing"]
     desk.write(after_s=prose_wait_first_s - 1)
-    assert len(vendor.received) == 1  # not before its time
+    assert len(vendor.received) == 1  # no retry before it is due
     desk.write(after_s=1)
     assert len(vendor.received) == 2
-    assert len(desk.briefed()) == len(LEVELS) + 1  # the second failure in a row is no event
+    assert len(desk.briefed()) == len(LEVELS) + 1  # a second failure in a row makes no second event
     desk.write(after_s=2 * prose_wait_first_s)
     assert desk.best("audit")["prose"]["model"] == "stub-model"
     assert desk.wanted() == []
@@ -260,7 +260,7 @@ def test_prose_of_an_earlier_version_is_not_published(desk: Desk, vendor: Vendor
     assert "was extended" in desk.briefed()[-1].prose_missing
     assert desk.wanted() == []
     desk.compressor.run(threading.Event(), until=desk.ledger.head()[0])
-    assert desk.wanted() == ["audit"]  # the new conclusion wants its own
+    assert desk.wanted() == ["audit"]  # the new conclusion requests its own prose
 
 
 def test_missing_key_stops_the_prose_and_nothing_else(

@@ -36,13 +36,13 @@ def ways(thinking: str) -> dict[int, dict[int, str]]:
             "A fills.\n\nSo B waits.\n\nC is idle.\n\nThus D stops.\n\nIn conclusion, add room.",
             {2: {1: "connective"}, 4: {3: "connective"}, 5: {2: "connective", 4: "connective"}},
         ),
-        # Figures, paths and names that come again.
+        # Figures, paths and names that occur again.
         (
             "JWT_SECRET is read in a/b/auth.py:23.\n\nNobody asked.\n\nThis means JWT_SECRET is known.",
             {3: {1: "name", 2: "connective"}},
         ),
         ("a = 1\n\nb = 2\n\nPerhaps a is too small.", {3: {1: "name"}}),
-        # The weakest of all.
+        # The weakest kind of link.
         ("It rains.\n\nPerhaps nobody cares.", {2: {1: "adjacent"}}),
         # Observations and assumptions have no premises, and neither has the first step.
         ("The login pool closes early.\n\nThe login pool has 5 places.\n\nAssume that the login pool is shared.", {}),
