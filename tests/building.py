@@ -260,7 +260,7 @@ class Actors:
         return data
 
     def approve(self, name: str, data: HandoffCreated, *, sender: str = "alice") -> None:
-        """Let the reviewer approve what ``hand_over`` returned."""
+        """Let the reviewer approve the data that ``hand_over`` returned."""
         assert data.reviewer is not None
         version = compute_version(sender, data)
         self.emit(data.reviewer, f"handoff/{name}", HandoffApproved(version=version))
@@ -407,6 +407,6 @@ def refs_of(blobs: Blobs) -> list[str]:
 
 
 def usage_of(blobs: Blobs, author: str) -> Usage:
-    """Return what an author stores, as quotas count it."""
+    """Return the blobs that an author stores, as quotas count them."""
     with blobs.reading() as table:
         return table.usage(author)

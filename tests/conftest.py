@@ -21,7 +21,7 @@ from nacl.pwhash import argon2id
 
 pytest.register_assert_rewrite("checking", "client_suite", "given", "calling", "reported_sessions")
 
-import bytecode  # noqa: E402, F401 - first of ours: what it switches on holds for all that follows
+import bytecode  # noqa: E402, F401 - before our other modules: its setting applies to all later imports
 import faults  # noqa: E402 - modules whose assertions are rewritten are named first
 from answer_types import answers_have_their_types  # noqa: E402, F401 - a fixture
 from building import Ledger  # noqa: E402
@@ -196,7 +196,7 @@ def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_passphrases() -> Iterator[None]:
-    """Let Argon2id do the least work, here and in what is forked: at its real cost it takes most of a second a call."""
+    """Let Argon2id do the least work, here and in forked processes: its real cost is most of a second for each call."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CHEAP.items():
             patch.setattr(argon2id, name, value)
@@ -205,14 +205,14 @@ def cheap_passphrases() -> Iterator[None]:
 
 @pytest.fixture
 def costly_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let passphrases cost in this process what they cost outside of tests."""
+    """Give passphrases their real cost in this process."""
     monkeypatch.setattr(argon2id, "OPSLIMIT_MODERATE", crypto_pwhash_argon2id_OPSLIMIT_MODERATE)
     monkeypatch.setattr(argon2id, "MEMLIMIT_MODERATE", crypto_pwhash_argon2id_MEMLIMIT_MODERATE)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_children() -> Iterator[None]:
-    """Let each ``Child`` that this process starts be forked (``forked_deed``): its start is seldom what is tested."""
+    """Let this process fork each ``Child`` that it starts (``forked_deed``): few tests are about its start."""
 
     def start(command: list[str], **options: Any) -> ChildProcess:
         return ChildProcess(command[-1], **options)

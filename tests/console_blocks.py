@@ -49,7 +49,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def commands_of(block: str) -> Iterator[tuple[str, str]]:
-    """Yield each command of a block, with what it should print; a here-document belongs to its command."""
+    """Yield each command of a block, with its expected output; a here-document belongs to its command."""
     for part in re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
         if here := re.search(r"<<'(\w+)'", command):

@@ -95,7 +95,7 @@ def counted() -> dict[str, Any]:
 
 
 def add(counts: dict[str, Any]) -> None:
-    """Add what another process counted."""
+    """Add the counts of another process."""
     _asked.update(counts["asked"])
     _tallies.update(counts["tallies"])
     _notes.extend(counts["notes"])

@@ -112,7 +112,7 @@ class Forge(Actors):
         self.raw(author, text.replace(old.encode(), new.encode(), 1))
 
     def body(self, author: str, stream: str, data: EventData | dict[str, Any], **draft: Any) -> bytes:
-        """Return what an author would sign."""
+        """Return the body that an author would sign."""
         return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def batch(self, author: str, *bodies: bytes, key: Key | None = None) -> list[tuple[bytes, bytes, bytes]]:

@@ -131,7 +131,7 @@ def delegated_after_its_end(forge: Forge) -> None:
 
 
 def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any) -> None:
-    """Append what a ledger begins with, changed."""
+    """Append the first event of a ledger, changed."""
     fields: dict[str, str] = {
         "origin": forge.checkpoint_key.origin,
         "root": forge.keys[ROOT].public.hex(),

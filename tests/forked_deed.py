@@ -5,7 +5,7 @@ start a thousand of them. ``DeedProcess`` is a ``Popen``: a process with its own
 which is signalled, killed and waited for as any other. Only its start differs from ``python -m deedbook``. So a test
 about the start itself (imports, flags and variables of Python, the working folder's modules) starts a real one.
 
-As a program (``deed_command``), this file runs `deed` in such a process for who can only start commands.
+As a program (``deed_command``), this file runs `deed` in such a process, for callers that can only start commands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ChildProcess(DeedProcess):
 
 
 def run_deed(*arguments: object, timeout: float, given: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `deed` to its end with ``given`` to read, and return its exit code and what it printed."""
+    """Run `deed` to its end with the input ``given``, and return its exit code and output."""
     pipe = subprocess.PIPE
     with DeedProcess(*arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **options) as process:
         try:
@@ -100,7 +100,7 @@ def run_deed(*arguments: object, timeout: float, given: str = "", **options: Any
 
 
 def deed_command() -> list[str]:
-    """Return a command that does what `deed` does; SIGINT and SIGTERM reach the process that it stands for."""
+    """Return a command that acts like `deed`; SIGINT and SIGTERM are passed on to the forked process."""
     return [sys.executable, "-I", "-S", __file__, start_forking()]
 
 
@@ -130,8 +130,8 @@ def _stand_for(arguments: list[str]) -> int:
 
 def _is_inherited(descriptor: int) -> bool:
     try:
-        return os.get_inheritable(descriptor)  # Python lets nobody inherit what it opens itself
-    except OSError:  # it was that of the list
+        return os.get_inheritable(descriptor)  # Python makes its own descriptors not inheritable
+    except OSError:  # the descriptor of the listing itself, closed by now
         return False
 
 

@@ -30,13 +30,15 @@ number_bytes: Final = 4
 descriptors_max: Final = 8
 CHEAP: Final = {"OPSLIMIT_MODERATE": argon2id.OPSLIMIT_MIN, "MEMLIMIT_MODERATE": argon2id.MEMLIMIT_MIN}
 """The cost of passphrases in tests."""
-moved_to: Final = 500  # a descriptor that none of a test has
+moved_to: Final = 500  # a number that no test uses for a descriptor
 READ_AT_START: Final = ("PYTHON", "LC_", "LANG")
-"""How the variables begin that only a start of Python reads. Of these, a forked process can have its own PYTHONPATH."""
+"""The beginnings of variables that only a starting Python reads. Of these, a forked process can get only its own
+PYTHONPATH.
+"""
 
 
 def import_all() -> None:
-    """Import what any verb may import."""
+    """Import every module that a verb may import."""
     package = importlib.import_module("deedbook.consumers")
     for module in pkgutil.walk_packages(package.__path__, "deedbook.consumers."):
         if not module.name.endswith(".__main__") and ".sample_project" not in module.name:
@@ -45,13 +47,14 @@ def import_all() -> None:
 
 
 class Children:
-    """The processes that were forked and have not ended: of each, where its exit code is sent."""
+    """The forked processes that have not ended, and the connections for their exit codes."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[int, socket.socket]] = {}  # by a descriptor that is readable at the end
+        # The key is a descriptor that becomes readable when the process ends.
+        self._waiting: dict[int, tuple[int, socket.socket]] = {}
 
     def add(self, pid: int, connection: socket.socket) -> int:
-        """Send the pid now, and later the exit code; return what is readable then."""
+        """Send the pid now, and the exit code later; return the descriptor that is readable then."""
         descriptor = os.pidfd_open(pid)
         self._waiting[descriptor] = pid, connection
         send_number(connection, pid)
@@ -65,7 +68,7 @@ class Children:
         os.close(descriptor)
 
     def forget(self) -> None:
-        """Close in a new process what belongs to the others."""
+        """Close the descriptors of the other processes, in a new process."""
         for descriptor, (_, connection) in self._waiting.items():
             os.close(descriptor)
             connection.close()
@@ -78,7 +81,7 @@ def send_number(connection: socket.socket, number: int) -> None:
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return what is asked for, and descriptors: the three streams and what else the process gets."""
+    """Return a request and its descriptors: three streams, and any others for the process."""
     begin, streams, _, _ = socket.recv_fds(connection, number_bytes, descriptors_max)
     request = b""
     while len(request) < int.from_bytes(begin):
@@ -87,7 +90,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def serve(listener: socket.socket) -> dict[str, Any] | None:
-    """Fork whenever somebody asks for it; return in each new process what it is to do, and nothing at the end."""
+    """Fork at each request. Return the request in each new process, and None at the end."""
     events, children = select.poll(), Children()
     for source in (listener.fileno(), sys.stdin.fileno()):
         events.register(source, select.POLLIN)
@@ -115,13 +118,13 @@ def serve(listener: socket.socket) -> dict[str, Any] | None:
 
 
 def read_at_start(environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables that a forked process cannot have others of."""
+    """Return the variables that must be the same in a forked process."""
     own = {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
     return {name: value for name, value in own.items() if name != "PYTHONPATH"}
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Be as a process that has just been started in a folder, with an environment, three streams and more."""
+    """Become like a process that just started in a folder, with an environment, three streams and other descriptors."""
     if request["has_own_session"]:
         os.setsid()
     os.chdir(request["folder"])
@@ -145,7 +148,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """End as Python does, but without freeing its objects one by one: with all that is imported this takes 0.08 s."""
+    """End as Python does, but without freeing all objects: with all these imports that takes 0.08 s."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -153,7 +156,7 @@ def end(code: int) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Import all, serve, and be `deed` in each process that is forked."""
+    """Import all modules, serve, and become `deed` in each forked process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the tests; a forked process handles it
     gc.disable()
     import_all()

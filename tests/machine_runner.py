@@ -37,7 +37,7 @@ class _Memory(Layer):
 
 
 class MachineRunner:
-    """The state machines, and what they read of the ledger in memory. ``events`` are the accepted ones."""
+    """The state machines, and the ledger in memory that they read. ``events`` are the accepted ones."""
 
     def __init__(self) -> None:
         self.actors = Actors(agents=cast()["agents"])

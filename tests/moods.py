@@ -140,7 +140,7 @@ OFTEN = ("answer cut off",)
 
 
 def digest_of(received: Any) -> str:
-    """Return what distinguishes one question from another."""
+    """Return the digest that distinguishes one question from another."""
     return json.dumps([received.body["messages"], received.body.get("seed")], sort_keys=True)
 
 

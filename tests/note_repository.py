@@ -29,7 +29,7 @@ M 100644 :1 file
 
 
 def git(folder: Path, *arguments: str, data: bytes = b"") -> str:
-    """Run git in a folder and return what it printed."""
+    """Run git in a folder and return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
     environment |= {

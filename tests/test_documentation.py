@@ -195,7 +195,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
 
 
 def decide(programs: Path, environment: dict[str, str]) -> str:
-    """Approve with the program of the page; return what it shows."""
+    """Approve with the program of the page; return its output."""
     decided = subprocess.run(
         [sys.executable, "-W", "ignore", str(programs / "decide.py")],
         cwd=programs,

@@ -1,4 +1,4 @@
-"""A forked `deed` is a process as any other, with its own streams, folder, environment, pid and exit code."""
+"""A forked `deed` is a process like any other, with its own streams, folder, environment, pid and exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ wait_max_s = 60
 
 
 def started(*arguments: str, cwd: Path, text: str, **changed: str) -> subprocess.CompletedProcess[str]:
-    """Run what ``python -m deedbook`` runs."""
+    """Run `python -m deedbook` as a new process, for comparison."""
     command = [sys.executable, "-m", "deedbook", *arguments]
     environment = os.environ | changed
     return subprocess.run(command, cwd=cwd, env=environment, input=text, capture_output=True, text=True, check=False)

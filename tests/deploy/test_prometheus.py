@@ -1,4 +1,4 @@
-"""Every alert and every query of the board uses what a node exports; alerts name a section of the runbook."""
+"""Every alert and every query of the board uses metrics that a node exports; alerts name a section of the runbook."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ AWAY = Unavailable("BUS_UNAVAILABLE", "the server does not answer")
 
 
 class Ledger:
-    """The ledger that a spool sends to. It is away, with the error ``outage``, or refuses what ``refusals`` names."""
+    """The ledger that a spool sends to. It is away, with the error ``outage``, or refuses those in ``refusals``."""
 
     def __init__(self) -> None:
         self.is_away = True

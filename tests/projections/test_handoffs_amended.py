@@ -150,7 +150,7 @@ def test_why_says_that_a_superseded_dependency_never_unlocks_and_what_took_its_p
 
 
 def unannounced(reader, **asked):
-    """Return the ids of what could be announced."""
+    """Return the ids of the handoffs that could be announced."""
     return [one["id"] for one in reader.answer("handoffs.unannounced", asked)["handoffs"]]
 
 

@@ -49,7 +49,7 @@ class SimMessage:
 
 @dataclass
 class Network:
-    """All links, and who listens to what."""
+    """All links, and the subscriptions."""
 
     world: World
     cluster: Cluster

@@ -58,7 +58,7 @@ def first_log() -> MemoryLog:
 
 @cache
 def submission(author: str, number: int) -> Submission:
-    """Return what an agent submits as its ``number``-th."""
+    """Return the ``number``-th submission of an agent."""
     session = f"session/{author}"
     if number == 0:
         drafts = [Draft(stream=session, data=SessionStarted())]

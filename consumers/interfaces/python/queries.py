@@ -249,7 +249,7 @@ class CatalogQueries(QueryFamily):
     ) -> Pages[ListedEvent]:
         """Return events in the order of the log or reversed.
 
-        Filters of a list of events. The page begins after the index ``after``; ``newest``: newest first.
+        The filters of a list of events. The page begins after the index ``after``; ``newest`` puts the newest first.
 
         ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are
         what these records claim.
@@ -357,9 +357,10 @@ class DecisionsQueries(QueryFamily):
     ) -> Pages[Decision]:
         """Return decisions, newest first.
 
-        Filters of a list, newest first; ``paths``: those about one of these files or folders, or about a part of it.
+        The filters of a list, newest first; ``paths`` selects decisions about these files or folders, or parts of
+        them.
 
-        ``since`` and ``until`` are when they were made.
+        ``since`` and ``until`` limit the time of the decision.
 
         ``limit``: Rows of a page. ``paths``: Files and folders of the project. ``since``: Only what happened at this
         time (Unix ms) or later. ``until``: Only what happened before this time (Unix ms). ``entries``: Only those
@@ -1037,7 +1038,7 @@ class ReportsQueries(QueryFamily):
     ) -> Pages[ReportedSession]:
         """Return sessions with their latest reports, newest first.
 
-        Filters of the sessions to resume: an agent's, or one by its id or an unambiguous beginning of it.
+        The filters of the sessions to resume; ``id`` is that of one session, or a prefix that only one id has.
 
         ``has`` leaves out sessions without a report that recorded nothing (``records``) or have no finding, unknown
         or dead end (``beliefs``); ``imported`` is as in ``ReportList``.

@@ -145,7 +145,7 @@ class Choice(NamedTuple):
 
 
 def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float) -> Choice:
-    """Return what to keep within ``room`` tokens and up to ``enough`` fidelity."""
+    """Return the lines to keep within ``room`` tokens and up to ``enough`` fidelity."""
     by_fact: dict[str, list[int]] = defaultdict(list)
     for position, candidate in enumerate(candidates):
         for fact in candidate.facts:

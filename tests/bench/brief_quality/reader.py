@@ -256,7 +256,7 @@ def graphs(count: int, seed: int) -> list[ReasoningMemory]:
 
 
 def write(exams: Path, key: Path, count: int, seed: int) -> str:
-    """Write the exams and the key, and return what was written."""
+    """Write the exams and the key, and return a sentence about them."""
     memories = graphs(count, seed)
     asked = questions_of(memories, seed)
     total = sum(map(len, asked))

@@ -1,4 +1,4 @@
-"""One exported ledger and its bundles: all tests of this folder read them, and put back what they flip.
+"""One exported ledger and its bundles: all tests of this folder read them, and restore the bytes that they flip.
 
 ``unmeasured`` is for tests that start hundreds of processes: measuring the coverage of each would cost more than its
 work.

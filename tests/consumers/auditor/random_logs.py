@@ -45,7 +45,7 @@ SNAPSHOT: Final = EXAMPLES["snapshot.taken"]
 
 
 class RandomLog:
-    """A stage, and what chance does on it."""
+    """A stage, and random operations on it."""
 
     def __init__(self, chance: random.Random, events: int, *, is_hostile: bool = False, erases: bool = False) -> None:
         self.stage, self.chance = Stage(), chance

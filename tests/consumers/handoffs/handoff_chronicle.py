@@ -42,7 +42,7 @@ class Chronicle:
         self.told: dict[str, list[Told]] = defaultdict(list)
 
     def add(self, step: Step, now_ms: int, *, is_human: bool) -> None:
-        """Note an accepted event of a handoff, and check what it says about those before it."""
+        """Note an accepted event of a handoff, and check its statements about earlier events."""
         before = self.told[step.name]
         if step.kind == "handoff.claimed":
             assert _holder(before, now_ms) is None, "two hold the claim"
@@ -96,7 +96,7 @@ class Chronicle:
 
 
 def _content(told: list[Told]) -> tuple[Told, dict[str, Any], list[Told]]:
-    """Return the event that set the content, the content, and what came after."""
+    """Return the event that set the content, the content, and the later events."""
     at = max(index for index, one in enumerate(told) if one.step.kind in CONTENT)
     data = told[at].step.data
     return told[at], data.get("mapped", data), told[at + 1 :]
@@ -134,7 +134,7 @@ def _open_criteria(told: list[Told]) -> set[int]:
 
 
 def version_of(sender: str, content: dict[str, Any]) -> str:
-    """Return the hash of the sorted JSON of sender and content; the test leaves out what has its default."""
+    """Return the hash of the sorted JSON of sender and content; the test leaves out fields with default values."""
     content = {name: value for name, value in content.items() if name != "reason"} | {"from": sender}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """Two processes that write handoffs into one ledger, and a reader of the views.
 
-``Contest.look`` re-checks after every step what must always hold; ``Contest.end`` what must hold of the whole log, also
-for the verifier that has its own implementation of the rules.
+``Contest.look`` checks the invariants after every step; ``Contest.end`` checks those of the whole log, also with the
+verifier that has its own implementation of the rules.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Contest:
 
 
 def _as_known(gate: HandoffState) -> dict[str, Any]:
-    """Return what the gate knows in the words of ``_as_shown``."""
+    """Return the gate's knowledge in the fields of ``_as_shown``."""
     lease = None if gate.lease is None else [gate.lease.from_ms, gate.lease.until_ms]
     lists = {name: list(getattr(gate, name)) for name in ("depends_on", "tasks", "criteria")}
     names = ("sender", "importer", "receiver", "reviewer", "status", "version", "unlock_at", "claimed_status")
@@ -220,7 +220,7 @@ def _as_known(gate: HandoffState) -> dict[str, Any]:
 
 
 def _as_shown(shown: dict[str, Any]) -> dict[str, Any]:
-    """Return what `show` answers in the gate's words."""
+    """Return the answer of `show` in the gate's terms."""
     return {
         "sender": shown["from"],
         "importer": shown["importer"] or "",

@@ -33,7 +33,7 @@ RARE: Final = {"handoff.rejected", "handoff.cancelled", "handoff.superseded", "h
 
 
 def _record(source: str) -> dict[str, Any]:
-    """Return what an imported file says of itself; the process that writes stores no blobs."""
+    """Return the record of an imported file; the writing process stores no blobs."""
     of = {"source": source, "format": "handoff/v2", "mapped_kind": "handoff.created"}
     return {"original": NO_REF, "only_digest": True} | of
 
@@ -49,7 +49,7 @@ class Known:
 
 
 class Moves:
-    """Draws steps by chance, knowing what the gate knows."""
+    """Draws random steps by the gate's knowledge."""
 
     def __init__(self, known: Known, chance: Random) -> None:
         self.known = known
@@ -70,7 +70,7 @@ class Moves:
         return self.chance.choice(NAMES if not live or self.is_one_of(4) else live)
 
     def movable(self) -> str:
-        """Draw a handoff, and follow what it waits for to one that waits for nothing that exists."""
+        """Draw a handoff, and follow its dependencies to one that waits for no existing handoff."""
         name = self.name()
         while (handoff := self.known.handoffs.get(name)) is not None and handoff.status in ("pending", "approved"):
             open_ones = [on for on in handoff.depends_on if on in self.known.handoffs]
@@ -206,7 +206,7 @@ class Moves:
         return self.chance.choice(list(self.versions)) if handoff is None or is_other else handoff.version
 
     def content(self) -> dict[str, Any]:
-        """Draw content; what has its default is left out."""
+        """Draw content; fields with default values are left out."""
         optional: dict[str, Any] = {
             "reviewer": self.chance.choice([*AGENT_NAMES, "rita", "rita", "rita", None, None, None]),
             "depends_on": self.chance.choices([*NAMES, "nowhere"], k=self.chance.choice([0, 0, 1, 2])),

@@ -1,4 +1,4 @@
-"""The command line that moves an item of `deed next` on: what a person pastes, whatever an id holds."""
+"""The command that moves an item of `deed next` on: a person can paste it, whatever characters an id has."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_handoffs_of_two_processes_never_leave_the_protocol(processes: tuple[Pro
             max_examples=times(2, 8),
             stateful_step_count=40,
             deadline=None,
-            # Shrinking runs hundreds of examples, each a ledger of its own: what failed is printed as it was found.
+            # Shrinking runs hundreds of examples, each with its own ledger. So a failure is printed as it was found.
             phases=[Phase.reuse, Phase.generate],
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         ),

@@ -21,7 +21,7 @@ OTHER = "2" * 40
 
 
 def read(folder: Path, *roots: str) -> tuple[list[Note], list[Unmapped]]:
-    """Return the notes of a repository, and what could not be read."""
+    """Return the notes of a repository, and the unreadable blobs."""
     found = Repository(folder)
     refs, unread = found.refs(roots or (DEFAULT_REFS,))
     notes: list[Note] = []

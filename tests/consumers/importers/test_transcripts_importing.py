@@ -1,4 +1,4 @@
-"""Transcripts come in whole, once, and as claims: what grows is extended, what cannot be held is kept aside."""
+"""Transcripts are imported in full, once, and as claims: new parts extend them, unsuitable ones are unmapped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Importers:
-    """Agents who import into one ledger, and what its views then answer."""
+    """Agents who import into one ledger, and the answers of its views afterwards."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

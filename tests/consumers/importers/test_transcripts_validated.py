@@ -27,7 +27,7 @@ PLACES = ["src/pool.py", "app/cache.go", "lib/token_store.ts", "core/Router.java
 
 
 def stated(of: random.Random) -> str:
-    """Return thinking whose text says what follows from what, in one of eight manners."""
+    """Return thinking whose text states its premises, in one of eight manners."""
     one, two = of.sample(THINGS, 2)
     state, other, effect, act = of.choice(STATES), of.choice(STATES), of.choice(EFFECTS), of.choice(ACTS)
     place, a, b = of.choice(PLACES), of.randint(2, 90), of.randint(2, 90)

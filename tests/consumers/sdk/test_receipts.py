@@ -109,7 +109,7 @@ def test_a_node_that_lies_about_a_receipt_is_refused(filled: Ledger, client: Loc
     ]
     for lie in lies:
         with pytest.raises((Corrupted, KeyError)) as refused:
-            take(Node(client, **lie), 8)  # type: ignore[arg-type]  # what it is asked is there
+            take(Node(client, **lie), 8)  # type: ignore[arg-type] # Node has the needed methods only
         assert not isinstance(refused.value, Corrupted) or refused.value.code == "VERIFICATION_FAILED"
     assert take(client, 8).index == 8
 

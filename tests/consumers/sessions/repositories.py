@@ -12,7 +12,7 @@ WHO = {f"GIT_{role}_{part}": "t@example.org" for role in ("AUTHOR", "COMMITTER")
 
 
 def git(folder: Path, *arguments: str, data: str = "") -> str:
-    """Run git in a folder and return what it printed."""
+    """Run git in a folder and return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"} | WHO
     done = subprocess.run(

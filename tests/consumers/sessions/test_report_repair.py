@@ -21,7 +21,7 @@ from deedbook.ledger.home.settings import read_settings
 
 
 class Log:
-    """Answers what the views answer about reports, in pages."""
+    """Answers queries about reports as the views do, in pages."""
 
     def __init__(self, *reports: dict[str, Any]) -> None:
         self.reports = {report["session_id"]: report for report in reports}

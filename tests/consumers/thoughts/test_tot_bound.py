@@ -35,7 +35,7 @@ FEW = TaskOptions(overrides=Overrides(depth=1, branching=2))
 
 
 def judged(task: Any, event: Event) -> list[kinds.Message]:
-    """Return what an honest evaluator answers."""
+    """Return the answer of an honest evaluator."""
     return [answers.respond(task.waiting[event.id].nodes, event.data, Game24())]
 
 

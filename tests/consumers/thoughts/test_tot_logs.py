@@ -54,7 +54,7 @@ def lines(content: bytes) -> list[dict[str, Any]]:
 
 
 def logged(role: kinds.Role, msg: str, *causes: int, **fields: Any) -> Said:
-    """Return what an agent writes in its log."""
+    """Return a line that an agent logs."""
     entry = kinds.LogEntry(level="warning", msg=msg, data=fields.pop("data", {}))
     return Said(role, kinds.TotLogWritten(sender=role, task_id=TASK, entries=[entry], **fields), causes)
 

@@ -1,4 +1,4 @@
-"""The table of task types, its spellings, and what overrides it."""
+"""The table of task types, its spellings, and the settings that override it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Begun(Ledger):
         return accepted
 
     def body(self, author: str, stream: str, data: EventData, **draft: str) -> bytes:
-        """Return what an author would sign."""
+        """Return the body that an author would sign."""
         return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def raw(self, author: str, body: bytes) -> None:

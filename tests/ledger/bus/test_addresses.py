@@ -47,7 +47,7 @@ def answer(url: str, key: CheckpointKey = OURS) -> bytes:
 
 
 def learned(*answers: bytes, configured: str = "nats://one.example:4222") -> list[str]:
-    """Return what a client knows after these answers."""
+    """Return the addresses that a client knows after these answers."""
     addresses = known(configured)
     for each in answers:
         addresses.learn(each)
@@ -159,7 +159,7 @@ def test_use_of_a_learned_address_is_reported_once(caplog: pytest.LogCaptureFixt
 
 
 class Learned:
-    """Addresses that a client learned before, and what it did with them."""
+    """Addresses that a client learned before, and its operations on them."""
 
     def __init__(self, *others: str) -> None:
         self.others, self.is_due = list(others), False

@@ -69,7 +69,7 @@ def rotate_checkpoint(ledger: Ledger, key: Any = None) -> tuple[CheckpointKey, C
 def test_client_follows_a_rotation_and_goes_back_to_no_key_that_was_replaced(
     ledger: Ledger, client: LocalClient, history: RemoteHistory
 ) -> None:
-    history.greet(Node(client, ledger.checkpoint_key))  # type: ignore[arg-type]  # what it asks is there
+    history.greet(Node(client, ledger.checkpoint_key))  # type: ignore[arg-type] # Node has the needed methods
     old, new = rotate_checkpoint(ledger)
     history.greet(Node(client, new))  # type: ignore[arg-type]
     with pytest.raises(Corrupted):
@@ -89,7 +89,7 @@ def test_client_follows_any_node_that_root_let_in_until_it_is_removed(
     ledger: Ledger, client: LocalClient, history: RemoteHistory
 ) -> None:
     first = Node(client, ledger.checkpoint_key)
-    history.greet(first)  # type: ignore[arg-type]  # what it asks is there
+    history.greet(first)  # type: ignore[arg-type] # Node has the needed methods
     join(ledger, invite(ledger, "n2", "node"))
     ledger.emit(ROOT, "agent/n3", registration(invitation_of(ledger, "n3", "node"), token_proof=None))
     second, third = (Node(client, key_of_node(ledger, name)) for name in ("n2", "n3"))

@@ -133,7 +133,7 @@ def test_subscriber_keeps_its_position_across_nodes_and_refuses_a_fork(
     find(ledger, "c")
     run(first, second, until=ledger.head()[0])
     assert findings == ["a", "b", "c"]
-    with Ledger(tmp_path / "fork") as fork:  # the same keys, another past: what a copy becomes that is written to
+    with Ledger(tmp_path / "fork") as fork:  # the same keys with another history: as after writes to a copy
         fork.emit("alice", SESSION, SessionStarted())
         find(fork, "forged", "forged too", "and more", "and even more")
         with monkeypatch.context() as elsewhere:

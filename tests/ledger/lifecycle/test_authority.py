@@ -39,7 +39,7 @@ def check(record: KeyRecord | None, **use: object) -> KeyRecord:
         "now_ms": 999,
     }
     delegator = use.pop("delegator", IDENTITY)
-    return check_key(record, delegator, **(fits | use))  # type: ignore[arg-type]  # what differs is the test
+    return check_key(record, delegator, **(fits | use))  # type: ignore[arg-type] # only the tested field differs
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def accepted(of_family: StateMachine[Any], row: Row, state: Any, event: Event) -
 
 
 def note_refusals(patch: pytest.MonkeyPatch, notes: list[str]) -> None:
-    """Let each check of the state machine note what it refuses."""
+    """Let each check of the state machine note its refusals."""
 
     def noting(owner: Any, name: str, aspects: Callable[..., list[str]]) -> None:
         check = getattr(owner, name)

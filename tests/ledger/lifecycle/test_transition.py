@@ -1,4 +1,4 @@
-"""The rules of a package as one function: what happens if it fails."""
+"""The rules of a package as one function: the consequences if it fails."""
 
 from __future__ import annotations
 

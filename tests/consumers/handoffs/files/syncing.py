@@ -114,7 +114,7 @@ class SyncedFolder:
         return self._hands[-1]
 
     def forget(self) -> None:
-        """Lose what all hands remember."""
+        """Delete the stores of all hands."""
         for hand in self._hands:
             hand.store.close()
         self._hands.clear()
@@ -154,7 +154,7 @@ class SyncedFolder:
         return file_now(shown, template).decode()
 
     def kinds(self, id_: str = "h") -> list[str]:
-        """Return what happened to a handoff, as ``kind author``."""
+        """Return the events of a handoff, as ``kind author``."""
         return [f"{one['kind'].removeprefix('handoff.')} {one['author']}" for one in self.shown(id_)["log"]]
 
     def size(self) -> int:
@@ -167,7 +167,7 @@ class SyncedFolder:
         self.ledger.emit(author, f"handoff/{id_}", data)
 
     def create(self, id_: str = "h", text: str = NEW) -> Hand:
-        """Let alice hand over what a new file says, and return her hand."""
+        """Let alice hand over the work in a new file, and return her hand."""
         alice = self.hand("alice")
         self.file(id_).write_bytes(text.encode())
         assert alice.whats(id_)[:1] == ["signed"]

@@ -1,4 +1,4 @@
-"""The problems of a handoff file that is to be merged, from what its signed entries give."""
+"""The problems of a handoff file before a merge, found by its signed entries."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_one_tick_changes_one_line(content: bytes, data: st.DataObject) -> None:
 
 @st.composite
 def progress_of(draw: st.DrawFn, file: HandoffFile) -> Progress:
-    """Draw progress that differs from what the file says."""
+    """Draw progress that differs from that in the file."""
     ticks = [
         {at: not box.is_checked for at, box in enumerate(boxes) if draw(st.booleans())}
         for boxes in (file.tasks, file.criteria)

@@ -21,7 +21,7 @@ def file(status: str) -> str:
 
 
 def said(plan: Plan) -> list[str]:
-    """Return the events of a plan, each with what it says."""
+    """Return the events of a plan, each with its text."""
     found = []
     for step in plan.steps:
         values = [value for value in msgspec.structs.astuple(step) if value not in (None, "", [], True)]
@@ -30,7 +30,7 @@ def said(plan: Plan) -> list[str]:
 
 
 def planned(status: str, edited: str, acting: str, **changes: object) -> Plan:
-    """Return the plan for a file edited from what ledger and memory say."""
+    """Return the plan for a file that was edited from the state of ledger and store."""
     base = parse(file(status).encode())
     standing = EDITED._replace(status=status, **changes)
     return plan_edits(standing, base=base, edited=parse(edited.encode()), ledger=base, acting=acting)

@@ -1,4 +1,4 @@
-"""The section Receiver Notes of a file: what a receiver needs and only the sender knows comes back as it was."""
+"""The section Receiver Notes of a file: the sender's knowledge for the receiver is read and written unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watcher brings a whole folder into step, and goes on through what happens to files, folder and ledger."""
+"""A watcher synchronises a whole folder, and keeps working through faults of files, folder and ledger."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def claim_and_complete(folder: SyncedFolder) -> str:
 
 
 def amend(folder: SyncedFolder) -> str:
-    """Let alice change the text while something else happens, and tick what she may not."""
+    """Let alice change the text during other events, and tick a task that she may not tick."""
     folder.create()
     folder.edit(("Make it warm.", "Make it hot."), ("- [ ] look", "- [x] look"))
     folder.emit("rita", kinds.HandoffLogged(text="meanwhile"))

@@ -125,7 +125,7 @@ class Import:
             folder.ledger.register(name, *roles)
 
     def run(self, naming: Naming = Naming(), name: str = "iris") -> tuple[ImportPlan, ImportNeeds, int]:  # noqa: B008 - a constant
-        """Import the folder; return the plan, what it needs afterwards, and the number of new events."""
+        """Import the folder; return the plan, the remaining needs, and the number of new events."""
         agents = read_agents(self.folder.answer, None)._replace(naming=naming)
         agents = agents._replace(reviewer=naming.reviewer)
         author = self.folder.hand(name).author

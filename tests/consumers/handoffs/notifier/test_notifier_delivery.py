@@ -1,4 +1,4 @@
-"""One attempt, and what follows from it: receivers that answer well, badly, late, not at all, or with malice."""
+"""One attempt and its consequences: receivers that answer well, badly, late, not at all, or maliciously."""
 
 from __future__ import annotations
 

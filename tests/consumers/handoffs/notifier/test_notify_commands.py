@@ -1,4 +1,4 @@
-"""`deed notify`: channels are shown without secrets and tried on demand; what failed can be sent again."""
+"""`deed notify`: channels are shown without secrets and tried on demand; failed deliveries can be sent again."""
 
 from __future__ import annotations
 

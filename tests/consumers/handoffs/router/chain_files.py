@@ -1,4 +1,4 @@
-"""Files of chains that tests read, and what may be known of an event."""
+"""Files of chains for tests, and the possible facts of an event."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ then = {to = "gemini", title = "Optimize after {id}", depends_on = ["{id}"], ans
 
 
 def chain(text: str = "", *, name: str = "c", when: str = "handoff.verified", then: str | None = None) -> Chain:
-    """Return the one chain with what ``text`` adds to it."""
+    """Return the one chain, with the addition ``text``."""
     step = then or 'to = "bob"\ntitle = "Go on: {title}"'
     content = f'[[chain]]\nname = "{name}"\nwhen = "{when}"\n{text}\n[chain.then]\n{step}\n'
     (found,) = read_chains(content.encode())
@@ -48,7 +48,7 @@ def chain(text: str = "", *, name: str = "c", when: str = "handoff.verified", th
 
 
 def facts(**given: Any) -> Facts:
-    """Return what may be known of a handoff from alice to minimax that rita verified."""
+    """Return the facts of a handoff from alice to minimax that rita verified."""
     made: dict[str, Any] = {
         "event_id": EVENT,
         "index": 9,

@@ -28,7 +28,7 @@ wait_max_s: Final = 60.0
 
 
 class Routed:
-    """A ledger with the cast, its views, and what the tests of a router do with it."""
+    """A ledger with the cast and its views, and the operations of the router's tests on it."""
 
     def __init__(self, ledger: Ledger, client: LocalClient, reader: Reader, folder: Path) -> None:
         self.ledger = ledger
@@ -47,7 +47,7 @@ class Routed:
     def router(
         self, name: str = "router", store: Path | None = None, default_reviewer: str | None = "rita"
     ) -> RouterWorker:
-        """Return a router, registered as a service when it is new, that handles what comes from now on."""
+        """Return a router for all later events, registered as a service if it is new."""
         if name not in self.ledger.keys:
             self.ledger.register(name, "service")
         key = self.ledger.keys[name]
@@ -57,7 +57,7 @@ class Routed:
         return worker
 
     def route(self, worker: RouterWorker) -> None:
-        """Let a router handle everything there is, and what comes of that, until nothing more does."""
+        """Let a router handle all events, and the resulting events, until there are no more."""
         size = -1
         while size != self.size:
             size = self.size
@@ -93,7 +93,7 @@ class Routed:
         return [event for event in found if event.kind == kind]
 
     def made(self) -> list[Event]:
-        """Return what routers created."""
+        """Return the events that routers created."""
         return [event for event in self.events("handoff.created") if (event.corr or "").startswith("chain:")]
 
     def announced(self) -> list[str]:
@@ -110,7 +110,7 @@ class Routed:
 
 
 def wait_until(what: Callable[[], Any], said: str) -> Any:
-    """Return what ``what()`` gives once that is true."""
+    """Return the result of ``what()`` once it is true."""
     deadline = time.monotonic() + wait_max_s
     while time.monotonic() < deadline:
         if found := what():
@@ -120,6 +120,6 @@ def wait_until(what: Callable[[], Any], said: str) -> Any:
 
 
 def content(event: Event) -> HandoffCreated:
-    """Return what a created handoff hands over."""
+    """Return the content of a created handoff."""
     assert isinstance(event.data, HandoffCreated)
     return event.data

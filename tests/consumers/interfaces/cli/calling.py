@@ -86,7 +86,7 @@ class Deed:
         return Said(int(code), *self._capsys.readouterr())
 
     def __call__(self, *arguments: object) -> str:
-        """Call a verb that succeeds, and return what it printed for people."""
+        """Call a verb that succeeds, and return its output for people."""
         said = self.run(*arguments)
         assert said.code == 0, said.err
         return said.out

@@ -121,7 +121,7 @@ class Clone(NamedTuple):
         return next(number for number, line in enumerate(lines, 1) if text in line)
 
     def check(self, *options: str, code: int = 0) -> str:
-        """Return what CI prints about this branch."""
+        """Return the output of CI about this branch."""
         said = inside.deed("handoff", "check-files", *(options or MAIN), cwd=self.folder)
         assert (said.code, said.err) == (code, ""), said
         return said.out

@@ -54,7 +54,7 @@ def claimed(deed: Deed, name: str) -> str:
 
 
 def events(deed: Deed, name: str) -> list[str]:
-    """Return what happened to a handoff, as ``kind author``."""
+    """Return the events of a handoff, as ``kind author``."""
     log = deed.data("handoff", "show", name)["log"]
     return [f"{one['kind'].removeprefix('handoff.')} {one['author']}" for one in log]
 

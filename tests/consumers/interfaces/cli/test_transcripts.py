@@ -59,7 +59,7 @@ class Shell:
         self.variables: dict[str, str] = {}
 
     def answer(self, line: str) -> str:
-        """Return what a line prints, normalized."""
+        """Return the output of a line, normalized."""
         if assigned := re.fullmatch(r"(\w+)=\$\((.*)\)", line):
             self.variables[assigned[1]] = self.call(assigned[2])[0].strip()
             return ""

@@ -77,7 +77,7 @@ class Viewer:
         return answer.text
 
     def data(self, path: str, **query: Any) -> Any:
-        """Get what a page shows, as JSON."""
+        """Return the data of a page, as JSON."""
         answer = self.get(f"{path}.json", **query)
         assert answer.status_code == 200, answer.text
         document = answer.json()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def folded(viewer: Viewer) -> None:
-    """Wait until what folds in the background has ended."""
+    """Wait until the folding in the background has ended."""
     work = viewer.dashboard._rebuild
     assert work is not None
     assert work._thread is not None

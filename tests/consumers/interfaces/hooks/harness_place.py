@@ -74,7 +74,7 @@ class Place:
         return Said(done.returncode, done.stdout, done.stderr)
 
     def deed(self, *words: object, **changed: str) -> str:
-        """Call a verb that succeeds, in this process, and return what it printed."""
+        """Call a verb that succeeds, in this process, and return its output."""
         surroundings = {"HOME": str(self.home)} | changed
         said = inside.deed(*words, cwd=self.project, **surroundings)
         assert said.code == 0, (words, said)

@@ -138,7 +138,7 @@ async def calling(home: Path, agent: str | None = "alice", **options: Any) -> As
 def call_tools(
     home: Path, work: Callable[[Caller], Awaitable[Any]], agent: str | None = "alice", **options: Any
 ) -> Any:
-    """Run ``work`` with a caller of a server in this process, and return what it returns."""
+    """Run ``work`` with a caller of a server in this process, and return its result."""
 
     async def run() -> Any:
         async with calling(home, agent, **options) as call:

@@ -249,7 +249,7 @@ def start_of_session(home: Path) -> str:
 
 
 def primed(home: Path, *options: str) -> str:
-    """Return what `deed prime` prints."""
+    """Return the output of `deed prime`."""
     said = inside.deed("--home", home, "prime", *options)
     assert said.code == 0, said.err
     return said.out
