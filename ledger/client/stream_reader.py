@@ -184,6 +184,7 @@ class StreamReader:
         # Streams that were read to their end, each under a head that the stored one continues.
         self._runs: dict[str, _Run] = {}
         self._cached_bytes = 0
+        self._last: tuple[TrustedHead, ProvenEntry, Entry] | None = None
         # A cache for callers that fold streams. They keep it small themselves.
         self.folds: dict[Any, Any] = {}
         self.authority = self._load()
@@ -265,7 +266,7 @@ class StreamReader:
             page = self._client.stream(
                 replace(request, start=start, authority_start=start, size=page.consistency_proof.size)
             )
-        last_ms = run.check_end(page.last)
+        last_ms = self._check_end(run, page.last)
         if (erased := run.check_erasures(request.authority_start)) is not None:
             if cached or request.authority_start:
                 return self._read_again(stream, size)
@@ -280,6 +281,14 @@ class StreamReader:
         while self._cached_bytes > streams_cached_max_bytes:
             self._cached_bytes -= self._runs.pop(next(iter(self._runs))).size_bytes  # the one that was read longest ago
         return CheckedStream(stream, run.entries, run.ignored, run.state_at_size, run.head, last_ms, ends)
+
+    def _check_end(self, run: _Run, last: ProvenEntry) -> int:
+        """Check the end of a read, and return the time of the log's last entry, which is proven once for each head."""
+        if self._last is None or self._last[:2] != (run.head, last):
+            self._last = run.head, last, run.entry(last, may_lack_family=True)[0]  # any event can be the last one
+        entry = self._last[2]
+        run.check_end(last, entry)
+        return entry.accepted_ms
 
     def _read_again(self, stream: str, size: int | None) -> CheckedStream:
         """Delete all caches, and read from entry 0 on."""
@@ -351,7 +360,7 @@ class _Run:
     def add(self, proven: ProvenEntry) -> None:
         """Check the next entry, and add it to the stream or to authority."""
         index = proven.index
-        entry, candidate = self._entry(proven)
+        entry, candidate = self.entry(proven)
         body = candidate.body
         is_own, is_authority = body.stream == self._stream, body.kind in AUTHORITY_KINDS
         if index <= self._last or not (is_own or is_authority):
@@ -399,15 +408,13 @@ class _Run:
             replay.state.indexes = self._ids
         return replay
 
-    def check_end(self, last: ProvenEntry) -> int:
-        """Check that all entries of authority up to the log's end were read, and return the time of its last entry."""
-        entry, _ = self._entry(last, may_lack_family=True)  # any event can be the last one
+    def check_end(self, last: ProvenEntry, entry: Entry) -> None:
+        """Check that all entries of authority up to the log's end were read; ``entry`` is its proven last one."""
         if last.index != self.head.size - 1:
             raise unproven(f"it sent entry {last.index} as the last of {self.head.size}", size=self.head.size)
         received = len(self._authority.stored.indexes)
         if entry.authority_version != received:
             raise unproven(f"it sent {received} of {entry.authority_version} entries of authority", size=self.head.size)
-        return entry.accepted_ms
 
     def check_erasures(self, authority_start: int) -> tuple[int, SignedErasure] | None:
         """Check that a redaction names the remnant of each erased body.
@@ -440,7 +447,8 @@ class _Run:
             reason = f"it sent {version} of {signed} entries of {self._stream}, which its key signed"
             raise unproven(f"{reason} for a log of {ends.size} entries", size=ends.size, note=note)
 
-    def _entry(self, proven: ProvenEntry, *, may_lack_family: bool = False) -> tuple[Entry, Candidate]:
+    def entry(self, proven: ProvenEntry, *, may_lack_family: bool = False) -> tuple[Entry, Candidate]:
+        """Return an entry that is proven under the head, and its candidate."""
         index, root = proven.index, bytes.fromhex(self.head.root)
         if not verify_inclusion(entry_leaf(proven.data), index, self.head.size, proven.path, root):
             raise unproven(f"entry {index} is not in the tree of the ledger's head", index=index)

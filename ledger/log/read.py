@@ -186,7 +186,7 @@ class EntrySnapshot:
                 following = index
                 break
             entries.append(proven)
-        known_path = self.consistency(request.known_size, size).path
+        known_path = self.consistency_proof(request.known_size, size) if 0 <= request.known_size <= size else []
         return StreamPage(self.consistency(request.old_size, size), known_path, entries, prove(size - 1), following)
 
     def _authority_indexes(self, start: int, end: int) -> Iterator[int]:
