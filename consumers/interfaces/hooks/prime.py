@@ -30,7 +30,7 @@ from deedbook.consumers.reasoning.citations import Citations, next_tokens_max
 from deedbook.consumers.sdk.quotation import UNTRUSTED_NOTICE, Origin, age, is_plain, untrusted_block
 from deedbook.consumers.sdk.text import counted, dead_end_text, sanitize_line
 from deedbook.consumers.sessions.resume import resume, whose
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.home.location import present_folder
 from deedbook.ledger.lifecycle.authority import NODE, ROOT
 from deedbook.ledger.system.files import open_regular
@@ -140,11 +140,6 @@ def prime(
         packing.add(_what_waits(agent, rest, now))
     packing.add(_last_session(view, resumed, session, now))
     return packing.finished()
-
-
-def page_alone(error: DeedbookError) -> str:
-    """Return the brief if the ledger cannot be read: the page and the error code (a message may quote others)."""
-    return f"{agents_page()}\nThe ledger cannot be read now ({error.code}). `deed doctor` says why.\n"
 
 
 class _Packing:

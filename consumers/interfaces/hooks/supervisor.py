@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deedbook.ledger.errors import Refused, message_of
+from deedbook.ledger.errors import DeedbookError, Refused, message_of
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home
 
@@ -170,6 +170,13 @@ def _work(work: Work, respond: Callable[[Work], bytes], writing: int, until: flo
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
+
+
+def log_error(work: Work, error: DeedbookError | OSError) -> None:
+    """Add an error to the log in the ledger's folder."""
+    code = error.code if isinstance(error, DeedbookError) else "STORE_UNAVAILABLE"
+    message: Any = error.message if isinstance(error, DeedbookError) else error
+    log_failure(work.home, work.call.harness, work.event, code, str(message))
 
 
 def log_failure(home: Path, harness: str, event: str, code: str, message: str) -> None:

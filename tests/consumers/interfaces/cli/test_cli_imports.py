@@ -79,3 +79,10 @@ def test_verb_that_only_reads_imports_no_gate_and_no_library_of_servers(alone: D
         f"deedbook.ledger.{name}" for name in ("admission.gate", "client.author", "home.home", "secrets.scanner")
     }
     assert not {"asyncio", "httpx", "rich", "ssl", "structlog", "subprocess", *writing} & {*done.stderr.split()}
+
+
+def test_hook_before_an_edit_imports_no_briefs_and_no_reports() -> None:
+    program = "import sys, deedbook.consumers.interfaces.hooks.responses; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    rare = {f"deedbook.consumers.{name}" for name in ("interfaces.hooks.prime", "sessions.report", "sessions.resume")}
+    assert not rare & {*done.stdout.split()}
