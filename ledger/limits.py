@@ -47,7 +47,7 @@ data_size_max_bytes: Final = body_size_max_bytes - envelope_reserve_bytes
 request_size_max_bytes: Final = batch_size_max_bytes + 64 * 1024
 group_commit_events_max: Final = 1024
 submit_queue_max: Final = 4096
-# The system clock may be this far behind the last entry. The ledger's clock stands still meanwhile.
+# The system clock may be this far behind the last entry. The ledger's clock does not move meanwhile.
 clock_backward_max_ms: Final = 86_400_000
 map_size_bytes: Final = 64 * 1024**3
 map_alarm_ratio: Final = 0.8
@@ -60,7 +60,7 @@ blob_size_max_bytes: Final = 1024**3 + 1024**2  # 1 GiB of content, and what sea
 content_size_max_bytes: Final = 64 * 1024**2
 blob_chunk_bytes: Final = 64 * 1024 - 16
 blob_scan_max_bytes: Final = 8 * 1024**2
-# Quotas count this much for each blob in addition to its content. Else blobs of one byte would cost their agent
+# Quotas count this much for each blob in addition to its content. Otherwise blobs of one byte would cost their agent
 # nothing.
 blob_overhead_bytes: Final = 1024
 # A blob that no event references is deleted after this time, and so is an unfinished upload.

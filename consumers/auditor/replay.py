@@ -94,7 +94,7 @@ class LogReplay(Replay):
         return {ref: index for ref, index in self.blobs.items() if ref not in erased}
 
     def feed(self, entries: Sequence[bytes | None], *, damaged: Collection[int] = ()) -> None:
-        """Replay the next entries; None stands for an entry that could not be read (the caller reports it)."""
+        """Replay the next entries; an entry is None if it could not be read (the caller reports it)."""
         leaves: list[bytes] = []
         for index, data in enumerate(entries, self.size):
             if data is None:

@@ -52,7 +52,7 @@ class Argument(msgspec.Struct, frozen=True):
 
     @property
     def takes_file(self) -> bool:
-        """Whether ``@FILE`` stands for the content of a file."""
+        """Whether ``@FILE`` means the content of a file."""
         return "@FILE" in (self.metavar or self.option)
 
 

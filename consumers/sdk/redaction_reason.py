@@ -44,7 +44,7 @@ _USUAL: Final = frozenset(
         *("tokens", "user", "username"),
     }
 )
-"""Words that say what something is: they stand beside secrets, and reasons need them."""
+"""Words for the kind of a secret: they occur beside secrets, and reasons need them."""
 
 
 def repeated_in(reason: str, named: str, texts: Collection[str]) -> str | None:

@@ -7,9 +7,10 @@ Rejected: a refspec directly into ``refs/notes/empirica/*``, because ``git fetch
 note, and ``git pull`` fails once two clones wrote notes; ``remote.NAME.push``, because it would change what a plain
 ``git push`` pushes; and force.
 
-Merging: if one side's history contains the other's, the longer one is taken. Else a commit with both as parents has the
-notes of both. Of two notes on one object the later report is taken, and the other stays in the history (``git notes
-merge -s union`` would put two JSON documents into one note, which no parser reads). Local notes are never removed.
+Merging: if one side's history contains the other's, the longer one is taken. Otherwise a commit with both as parents
+has the notes of both. Of two notes on one object the later report is taken, and the other stays in the history (``git
+notes merge -s union`` would put two JSON documents into one note, which no parser reads). Local notes are never
+removed.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class Chain:
     def checkpoint_keys(self, known: Mapping[str, bool]) -> dict[str, bool]:
         """Return every checkpoint key (vkey) of the ledger, and whether it may still sign.
 
-        The result must include each of ``known``, and a known key that may no longer sign must not sign again. Else a
-        node could hide a rotation and use a stolen key. Raises Corrupted: ``VERIFICATION_FAILED``.
+        The result must include each of ``known``, and a known key that may no longer sign must not sign again.
+        Otherwise a node could hide a rotation and use a stolen key. Raises Corrupted: ``VERIFICATION_FAILED``.
         """
         created = self._created()
         keys, invited = CheckpointKeys().after(0, created), dict[str, bytes]()

@@ -92,7 +92,7 @@ def pae(body: bytes) -> bytes:
 
 
 def commitment_to(body: bytes) -> bytes:
-    """Return the 32 bytes that stand for a body in its signature, its id and the tree."""
+    """Return the 32 bytes that represent a body in its signature, its id and the tree."""
     return leaf_hash(pae(body))
 
 

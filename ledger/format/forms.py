@@ -47,7 +47,7 @@ _ALIKE: Final = (
 NOT_IN_IDS: Final = BREAKS + _UNSEEN + _ALIKE
 
 # Scripts whose letters look like those of another one, as Unicode 14 assigned them (Scripts.txt). An id has letters of
-# only one of them (UTS 39, single script). Other scripts, such as Chinese, may stand beside any.
+# only one of them (UTS 39, single script). Other scripts, such as Chinese, may be combined with any.
 _LATIN: Final = (
     r"A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02b8\u1d00-\u1d25\u1d2c-\u1d5c\u1d62-\u1d65\u1d6b-\u1d77\u1d79-\u1dbe"
     r"\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua7ff\uab30-\uab64\uab66-\uab69"

@@ -197,7 +197,7 @@ def consistency_proof(old_size: int, new_size: int, subtree: SubtreeReader) -> l
     if old_size == 0:
         return []
     path, start = _descend(new_size, subtree, lambda _, end: end == old_size, lambda middle: old_size <= middle)
-    if start > 0:  # Else the rest is the old tree itself, and the verifier has its root.
+    if start > 0:  # Otherwise the rest is the old tree itself, and the verifier has its root.
         path.append(_range_root(start, old_size, subtree))
     return path[::-1]
 

@@ -65,7 +65,7 @@ class GateState(msgspec.Struct, frozen=True):
 
 
 def read_gate(plain: Mapping[str, Any] | None) -> GateState | None:
-    """Return the state in an answer, where it stands as plain values."""
+    """Return the state of the gate in an answer, which has it as plain values."""
     return None if plain is None else GateState(**plain)
 
 

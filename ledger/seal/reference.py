@@ -1,7 +1,7 @@
 """Sealed references: the text that an event holds instead of a sealed text.
 
-``sealed:SUBJECT:blake3:HEX/N`` stands for text ``N``, counted from 0, of the sealed blob ``blake3:HEX``. The content of
-that blob is a JSON array of texts, so one event needs only one sealed blob. Every view, index, file and note holds the
+``sealed:SUBJECT:blake3:HEX/N`` means text ``N``, counted from 0, of the sealed blob ``blake3:HEX``. The content of that
+blob is a JSON array of texts, so one event needs only one sealed blob. Every view, index, file and note holds the
 reference like any other text. Only an exact reference counts: a longer text that contains one is an ordinary text.
 """
 

@@ -80,7 +80,7 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
 
 def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float]:
     """Return the graph clauses that a clause draws on, best first, and the share of its weight that they cover."""
-    # A negator is judged later, not searched here. Else any clause with a negation would match its source.
+    # A negator is judged later, not searched here. Otherwise any clause with a negation would match its source.
     left = set(content) - {NOT}
     total = sum(index.weight_of(word) for word in left)
     used: list[Source] = []

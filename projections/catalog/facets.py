@@ -1,6 +1,6 @@
 """The facets of a list of events: filters by time, agent, type and tag, and the number of events for each value.
 
-An imported record counts with its claims: the time, the author and the kind that it stands for. A tag is the topic of
+An imported record counts with its claims: the time, the author and the kind that it is mapped to. A tag is the topic of
 an event in a session, or a tag of the reasoning that an event belongs to, or that its handoff cites.
 """
 
@@ -108,7 +108,7 @@ def count_facets(context: query.QueryContext, args: EventFacets) -> Facets:
 
 
 def of_types(where: query.Where, types: list[str] | tuple[str, ...] | None) -> query.Where:
-    """Add the condition that an event is of one of the types; ``OWN`` stands for all declared kinds."""
+    """Add the condition that an event is of one of the types; ``OWN`` means all declared kinds."""
     named = [name for name in types or () if name != OWN]
     conditions = [f"e.type IN ({', '.join('?' * len(named))})"] if named else []
     if types and OWN in types:

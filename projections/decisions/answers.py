@@ -14,8 +14,8 @@ DecisionStatus: TypeAlias = Literal["standing", "withdrawn", "superseded"]
 class Decision(Marked, frozen=True, kw_only=True):
     """A decision, its reason and its paths; a ``contract`` is one on which other parts of the project rely.
 
-    ``reason`` to ``ended_ms`` say how it ended: null or empty while it stands. ``superseded_by`` is the decision that
-    replaces it, and ``supersedes`` are those that it replaces.
+    ``reason`` to ``ended_ms`` say how it ended: null or empty while it is in force. ``superseded_by`` is the decision
+    that replaces it, and ``supersedes`` are those that it replaces.
     """
 
     id: str

@@ -4,7 +4,7 @@ A version is read by applying the deltas up to it with the function that folds t
 compared, so a damaged row never passes for the requested graph. A ref names content, not a stream: two reasonings with
 equal content have equal refs.
 
-Imported records are folded as the events that they stand for. The row has the importer as ``author``. Every answer
+Imported records are folded as the events that they are mapped to. The row has the importer as ``author``. Every answer
 shows the origin and the claims of the original under ``imported``: nobody here vouches for it.
 """
 
@@ -132,7 +132,7 @@ def origin_of(event: Event) -> ImportOrigin | None:
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of an event, or the kind that an imported record stands for."""
+    """Return the kind of an event, or the kind that an imported record is mapped to."""
     data = event.data
     return (data.mapped_kind or event.kind) if isinstance(data, RecordImported) else event.kind
 

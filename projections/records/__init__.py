@@ -1,1 +1,1 @@
-"""Imported records of other tools as rows: what was imported, and the event kind that each record stands for."""
+"""Imported records of other tools as rows: what was imported, and the event kind that each record is mapped to."""

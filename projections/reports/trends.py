@@ -111,7 +111,7 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, Grounds]:
     """Return the grounds of sessions.
 
     A criterion counts as verified if the handoff in which the session's author ticked it was verified; a finding or
-    dead end as retracted; a tool as a test if its name says so; a reasoning as standing if its newest validation by
+    dead end as retracted; a tool as a test if its name says so; a reasoning as valid if its newest validation by
     another agent passed.
     """
     counts = {name: dict.fromkeys(_GROUNDS, 0) for name in sessions}

@@ -22,8 +22,8 @@ class SearchHit(Marked, frozen=True, kw_only=True):
     that of the thing that the event belongs to. ``type``, ``agent`` and ``happened_ms`` are what an imported record
     claims (0: no time), else the kind, the author and ``accepted_ms``.
 
-    ``score`` and ``near`` are null if the event contains all words. ``correction`` is null if the statement stands.
-    ``is_refuted``: it is a conclusion that rests on a refuted assumption.
+    ``score`` and ``near`` are null if the event contains all words. ``correction`` is null if the statement is still in
+    force. ``is_refuted``: it is a conclusion that rests on a refuted assumption.
     """
 
     event_index: Index

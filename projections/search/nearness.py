@@ -6,16 +6,16 @@ reciprocal rank (Cormack, Clarke and Büttcher, 2009, k = 60). If no word is fou
 among the newest events. So there is always an answer, and ``score`` tells how good it is. ``score`` is the BM25 of an
 event divided by that of the question's own words, at most 1. It grows with the query's words in the event, weighted by
 rarity (idf), and falls with other words. By meaning, it is the distance of the event's cosine above those of the next
-twenty. ``near`` is the word for it: near, related or far. Every list stands in the order of this score; the ranks
-choose the candidates, and decide among equal scores. A text that has only one of several words is always far, because a
-young ledger does not know yet which words are common. Measured on 60 real reports of five projects, each with two
-questions: one rewords its title, and one shares no word with it. The report is the first hit for 71 of 120 questions,
-and among five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min`` and ``near_min`` were
-chosen with half of the questions. In the other half, 29 of 30 reworded titles find their report near. Of 39 new tasks,
-5 find something related, and none something near. Among 84 sessions of the tests, 23 of 24 new tasks and 7 of 20
-paraphrases find theirs among five (whole words alone: 22 and 2). Rejected: joining ``hash-v1`` always (a millisecond a
-text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it); counting
-several events of a session together (no better).
+twenty. ``near`` is the word for it: near, related or far. Every list is in the order of this score; the ranks choose
+the candidates, and decide among equal scores. A text that has only one of several words is always far, because a young
+ledger does not know yet which words are common. Measured on 60 real reports of five projects, each with two questions:
+one rewords its title, and one shares no word with it. The report is the first hit for 71 of 120 questions, and among
+five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min`` and ``near_min`` were chosen with
+half of the questions. In the other half, 29 of 30 reworded titles find their report near. Of 39 new tasks, 5 find
+something related, and none something near. Among 84 sessions of the tests, 23 of 24 new tasks and 7 of 20 paraphrases
+find theirs among five (whole words alone: 22 and 2). Rejected: joining ``hash-v1`` always (a millisecond a text); stems
+in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it); counting several events of
+a session together (no better).
 """
 
 from __future__ import annotations

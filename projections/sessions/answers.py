@@ -100,7 +100,7 @@ class RecordedAssessment(RecordedThing, frozen=True, kw_only=True):
 
 
 class RecordedStatement(RecordedThing, frozen=True, kw_only=True):
-    """A statement; ``correction`` is null if it stands."""
+    """A statement; ``correction`` is null if it is still in force."""
 
     impact: Unit | None
     topic: Untrusted
@@ -133,7 +133,7 @@ class StatementLine(Marked, frozen=True, kw_only=True):
 
     ``agent`` is the author, or the agent that an imported record claims; ``author`` signed it. ``detail`` says why an
     approach failed, and is empty otherwise. ``task`` is that of the session, and ``imported`` the origin of an imported
-    session. ``correction`` is null if it stands.
+    session. ``correction`` is null if it is still in force.
     """
 
     type: StatementType

@@ -1,6 +1,6 @@
 """The fold of sessions: a small state with counts, and a row for each recorded thing, which never changes.
 
-Records of another tool are folded as the events that they stand for (``read_as``). A session of such records is
+Records of another tool are folded as the events that they are mapped to (``read_as``). A session of such records is
 *imported*, and neither open nor ended. Its ``author`` is the importer, its ``ai_id`` the agent that is said to have
 worked. Its task is the first goal: each goal is mapped to a start of the session, and a session may have several goals.
 ``happened_ms`` is the time to show: the claimed time of an imported record (0 if it is undated), else the ledger's own.

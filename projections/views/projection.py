@@ -121,7 +121,7 @@ class Projection(msgspec.Struct, Generic[S], frozen=True):
     """A view: its name, version, tables and pure functions.
 
     A new ``version`` (any change of tables, fold or rows) is rebuilt from the log beside the old rows. ``handles`` are
-    the handled kinds, None for all; ``OWN`` stands for all declared kinds. ``state(key)`` is the state before the first
+    the handled kinds, None for all; ``OWN`` means all declared kinds. ``state(key)`` is the state before the first
     event of a key.
     """
 

@@ -1,7 +1,7 @@
 """A world of one thread and one heap: its clocks, delays, losses, pauses and crashes come from a seed.
 
 Programs run as they are, coroutines and all: a ``Process`` is an event loop whose callbacks are in the world's heap. A
-process that is stopped (SIGSTOP) finds its callbacks late and in order when it goes on; one that is killed never runs
+process that is stopped (SIGSTOP) finds its callbacks late and in order when it continues; one that is killed never runs
 another line. Time passes only from one callback to the next, so a minute of it takes milliseconds.
 """
 

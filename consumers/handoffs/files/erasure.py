@@ -61,7 +61,7 @@ class HandoffFolder(NamedTuple):
 
 
 def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
-    """Return the usual folder of a project's handoff files, and those in it that watchers of its ledger keep in step.
+    """Return the usual folder of a project's handoff files, and those in it that watchers of its ledger synchronise.
 
     Other folders are left to their own watchers, because a stranger's ledger may bring a store that names any folder.
     """

@@ -1,4 +1,4 @@
-"""Keeps one folder of handoff files in step with the ledger, one handoff at a time.
+"""Synchronises one folder of handoff files with the ledger, one handoff at a time.
 
 Three versions are compared: the base on which file and ledger last agreed, the file as it is, and the file as the
 ledger would write it now. A change of the ledger is written to the file. A change of the file is signed as the acting
@@ -49,7 +49,7 @@ tries_max: Final = 5
 
 
 class Folder:
-    """A folder that one agent keeps in step with a ledger."""
+    """A folder that one agent synchronises with a ledger."""
 
     def __init__(self, context: sync.SyncContext) -> None:
         self._context = context
@@ -252,7 +252,7 @@ class Folder:
         self._reconcile(id_)
 
     def _first_base(self, handoff: dict[str, Any], content: bytes) -> bytes:
-        """Return the base of a file that was never in step: the content from which its handoff was made, or nothing."""
+        """Return the base of a file that was never synchronised: the content that made its handoff, or nothing."""
         # A status or tick in a new file is an edit like any other; in an imported file it is a claim.
         template = self._template(handoff)
         is_new = handoff["importer"] is None and handoff["template_index"] == handoff["created_index"]
@@ -264,7 +264,7 @@ class Folder:
         return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, template)
 
     def _present_base(self, handoff: dict[str, Any], plain: bytes, now: bytes) -> bytes:
-        """Return the ledger's version as the base of a file that this agent never saw in step, or nothing.
+        """Return the ledger's version as the base of a file that this agent never synchronised, or nothing.
 
         Its differences are then edits of other agents, which only those can sign. It returns nothing, so that a person
         compares the two, if this agent could sign one of them, or if the file looks older than the ledger.

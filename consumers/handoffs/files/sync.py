@@ -1,4 +1,4 @@
-"""The parts of keeping a folder in step: the context, the stored state, the signing and the notices.
+"""The parts of synchronising a folder: the context, the stored state, the signing and the notices.
 
 The state is in one SQLite file for each folder and acting agent. Losing it loses no work: if a file differs from the
 ledger, the ledger's version is written beside it, and nothing is signed until somebody has compared the two. If we
@@ -64,7 +64,7 @@ def sender_notice(id_: str, what: str, file: Path, sender: str | None, client: C
 
 
 FILES: Final = "files"
-"""The subscription whose position is the log index up to which a folder is in step."""
+"""The subscription whose position is the log index up to which a folder is synchronised."""
 
 
 class FileState(NamedTuple):
@@ -100,12 +100,12 @@ class SyncStore(Subscriptions):
     """
 
     def folder(self) -> Path | None:
-        """Return the folder that the watcher keeps in step; None if it has not begun yet."""
+        """Return the folder that the watcher synchronises; None if it has not begun yet."""
         rows = self.run("SELECT path FROM folder")
         return Path(rows[0][0]) if rows else None
 
     def begin(self, folder: Path) -> None:
-        """Store the folder that the watcher keeps in step."""
+        """Store the folder that the watcher synchronises."""
         if self.folder() is None:
             self.run("INSERT INTO folder VALUES (?)", str(folder))
 

@@ -44,7 +44,7 @@ _REDACTED: Final = "entry.redacted"
 
 
 class Watcher:
-    """Keeps one folder in step, and reports what it did and what it left undone."""
+    """Synchronises one folder, and reports its actions and the work that is left."""
 
     def __init__(
         self,

@@ -121,7 +121,7 @@ def new_session(place: SessionPlace, messages: Sequence[SessionMessage], seed: s
 
 
 def new_prompt(harness: HarnessName, file: Path, messages: Sequence[SessionMessage]) -> NewSession:
-    """Return the messages as one text for a harness that cannot take a session; the last message stands first."""
+    """Return the messages as one text for a harness that cannot take a session; the last message comes first."""
     *said, brief = messages
     parts = [brief.text, *(f"## {message.role} {message.at}".rstrip() + f"\n\n{message.text}" for message in said)]
     command = [*_STARTERS[harness], f"Read {file} and go on from there."]

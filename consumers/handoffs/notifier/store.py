@@ -2,8 +2,8 @@
 
 An episode, its deliveries and the position in the log are written in one transaction: after any crash an episode is
 either stored with all of its deliveries or will be found again. An attempt is counted before it is made, so an attempt
-that ends the process counts as a failed one, and its retry waits as long. Else a dozen quick restarts would use up all
-attempts of a notification that was never sent. Each thread has its own store.
+that ends the process counts as a failed one, and its retry waits as long. Otherwise a dozen quick restarts would use up
+all attempts of a notification that was never sent. Each thread has its own store.
 """
 
 from __future__ import annotations

@@ -106,7 +106,8 @@ def mismatch(chain: Chain, facts: Facts) -> str | None:
     if facts.kind not in chain.kinds:
         return f"when: {facts.kind} is not {' or '.join(sorted(chain.kinds))}"
     if facts.kind == CREATED and facts.lineage.chain:
-        # Else the router would react to its own events: eight steps and eight hops would make millions of handoffs.
+        # Otherwise the router would react to its own events: eight steps and eight hops would make millions of
+        # handoffs.
         return f"chain {facts.lineage.chain} made it: it fires no chain before somebody acts on it"
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in facts.properties().items()}
     properties |= {"tag": facts.tags, "domain": facts.domains}

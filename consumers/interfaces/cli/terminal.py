@@ -27,7 +27,7 @@ def echo_exact(text: str, *, err: bool = False, nl: bool = True) -> None:
     except BrokenPipeError:
         if not err:
             raise
-        discard(sys.stderr)  # a verb goes on, and its exit code counts, although nobody reads its messages
+        discard(sys.stderr)  # a verb continues, and its exit code counts, although nobody reads its messages
 
 
 def discard(stream: TextIO) -> None:

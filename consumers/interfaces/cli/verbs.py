@@ -1,4 +1,4 @@
-"""Verbs and groups: options that may stand anywhere, and verbs that are imported only when they are called."""
+"""Verbs and groups: options that are allowed anywhere, and verbs that are imported only when they are called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ help_width_max: Final = 150
 
 
 class Options:
-    """The options that may stand before or after any verb."""
+    """The options that are allowed before or after any verb."""
 
     def __init__(self) -> None:
         self.home: Path | None = None

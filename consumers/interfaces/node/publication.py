@@ -1,4 +1,4 @@
-"""The log stream in step with the log: publish new entries, compare published ones, rebuild a damaged stream.
+"""Keeps the log stream equal to the log: publishes new entries, compares published ones, rebuilds a damaged stream.
 
 A stream that holds an erased body is replaced like a damaged one, and then deleted.
 

@@ -1,7 +1,7 @@
 """The order of a node's own entries: what it decides, it publishes to the stream before it appends it.
 
 The node's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing is
-published again before the log has what stands at that position in the stream: the lost answer may have been a success.
+published again before the log has the stream's message at that position: the lost answer may have been a success.
 """
 
 from __future__ import annotations

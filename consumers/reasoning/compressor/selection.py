@@ -236,7 +236,7 @@ class Order:
         """Return the share of each key fact that each text has, if it is more than the ramp ignores.
 
         A text with such a share of a fact contains one of its rarest words, so only texts with these words are
-        compared. Else every pair of statements of a long graph would be compared.
+        compared. Otherwise every pair of statements of a long graph would be compared.
         """
         weigh = self._index.weight_of
         facts = [frozenset(fact.content) for fact in self._index.key_facts]

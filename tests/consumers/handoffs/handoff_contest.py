@@ -180,7 +180,7 @@ class Contest:
         listed = {row["id"]: row for row in self.reader.answer("handoffs.list", {"history": "shown"})["items"]}
         assert listed.keys() == self.known.handoffs.keys()
         for name, gate in self.known.handoffs.items():
-            # The view keeps the reasons of requested changes while the work goes on, also after it was released.
+            # The view keeps the reasons of requested changes while the work continues, also after it was released.
             reason = gate.reason or (self.chronicle.changes(name) if gate.status == "in_progress" else "")
             seen = (listed[name]["status"], listed[name]["reason"])
             assert seen == (gate.status, reason), (name, seen, gate)

@@ -1,4 +1,4 @@
-"""A folder in step with the ledger: edits become events, and events become edits."""
+"""A folder is synchronised with the ledger: edits become events, and events become edits."""
 
 from __future__ import annotations
 

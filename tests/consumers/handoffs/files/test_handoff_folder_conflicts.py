@@ -208,7 +208,7 @@ def test_event_that_says_what_a_file_says_already_is_logged_beside_it(folder: Sy
 def test_edits_of_others_that_an_agent_sees_first_are_no_conflict(folder: SyncedFolder) -> None:
     folder.claimed()
     text = folder.edit(("- [ ] look", "- [x] look"))
-    rita = folder.hand("rita")  # she never saw file and ledger in step, and may sign no tick
+    rita = folder.hand("rita")  # her store has no common base of file and ledger, and she may sign no tick
     assert rita.reconcile() == ["held: tick task 1: bob must run deed handoff check h --task 1 --as bob"]
     assert rita.everything() == ["held h"]
     assert (folder.text(), (folder.path / BESIDE).exists()) == (text, False)

@@ -1,4 +1,4 @@
-"""A failed delivery is tried again under one id, until it is given up or sent by hand; it holds up no other."""
+"""A failed delivery is tried again under one id, until it is given up or sent by hand; it blocks no other."""
 
 from __future__ import annotations
 

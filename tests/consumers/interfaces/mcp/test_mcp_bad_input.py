@@ -188,7 +188,7 @@ def test_secret_is_refused_before_it_is_signed(own_home: Path) -> None:
 
 
 def test_cancelled_call_leaves_its_whole_submission(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client disconnects while the ledger decides: its submission is stored whole, and the server goes on."""
+    """The client disconnects while the ledger decides: its submission is stored whole, and the server keeps running."""
     entered, let_go = threading.Event(), threading.Event()
     submit = LocalClient.submit
 
