@@ -71,7 +71,7 @@ progress.shown_after_s = 600.0
 _numbers: Final = itertools.count()
 
 STARTS_PROCESSES: Final = re.compile(
-    r"\b(subprocess|DeedProcess|run_deed|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
+    r"\b(subprocess|DeedProcess|ScriptProcess|run_deed|multiprocessing|Running|Serving|ServeProcess|HttpServer|Inspector)\b"
 )
 
 

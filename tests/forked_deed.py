@@ -32,7 +32,7 @@ class DeedProcess(subprocess.Popen[Any]):
     program: ClassVar[str] = "deed"
 
     def __init__(self, *arguments: object, **options: Any) -> None:
-        known = {"cwd", "env", "stdin", "stdout", "stderr", "text", "pass_fds", "start_new_session"}
+        known = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "pass_fds", "start_new_session"}
         assert options.keys() <= known, options.keys() - known
         super().__init__([str(argument) for argument in arguments], **options)
 
@@ -85,6 +85,12 @@ class ChildProcess(DeedProcess):
     """The process of a ``Child`` (``sdk.child``); its argument is the number of a descriptor that it gets."""
 
     program: ClassVar[str] = "child"
+
+
+class ScriptProcess(DeedProcess):
+    """A process that runs a Python file of tests; its first argument is the path of the file."""
+
+    program: ClassVar[str] = "script"
 
 
 def run_deed(*arguments: object, timeout: float, given: str = "", **options: Any) -> subprocess.CompletedProcess[str]:

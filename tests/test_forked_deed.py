@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from forked_deed import DeedProcess, deed_command, run_deed
+from forked_deed import DeedProcess, ScriptProcess, deed_command, run_deed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +81,13 @@ def test_it_loads_what_the_search_path_names(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('customized')\n")
     answer = run_deed("--version", env=os.environ | {"PYTHONPATH": str(tmp_path)}, timeout=wait_max_s)
     assert answer.stdout.startswith("customized\n")
+
+
+def test_a_script_runs_as_python_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("name = 'beside'\n")
+    (tmp_path / "script.py").write_text("import sys, beside\nprint(sys.argv, beside.name, __name__)\nsys.exit(5)\n")
+    arguments = [str(tmp_path / "script.py"), "a", "b"]
+    with ScriptProcess(*arguments, stdout=subprocess.PIPE, text=True) as process:
+        out, _ = process.communicate(timeout=wait_max_s)
+    expected = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert (out, process.returncode) == (expected.stdout, expected.returncode)

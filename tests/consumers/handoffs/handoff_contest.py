@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from building import START_MS, Ledger
 from bundles import run_alone, unpacked
 from checking import check_log
+from forked_deed import ScriptProcess
 from handoff_chronicle import Chronicle
 from handoff_moves import Known
 from hypothesis import note
@@ -46,7 +47,7 @@ class Process:
         program = Path(__file__).with_name("handoff_actor.py")
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-        self.child = subprocess.Popen([sys.executable, str(program)], env=environment, **pipes)
+        self.child = ScriptProcess(program, env=environment, **pipes)
 
     def send(self, command: dict[str, Any]) -> None:
         """Give a command; the process starts on it at once."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from faults import FAULTS, is_long_run, settle, times
+from forked_deed import ScriptProcess
 
 from deedbook.consumers.sdk.subscriptions import open_subscriptions
 from deedbook.ledger.client.author import Draft
@@ -44,9 +44,9 @@ def start(ledger: Ledger, store: Path | str) -> Iterator[Callable[[], subprocess
     program, children = Path(__file__).with_name("reacting_program.py"), list[subprocess.Popen[str]]()
 
     def popen() -> subprocess.Popen[str]:
-        command = [sys.executable, str(program), str(ledger.home.path), str(store)]
+        arguments = (program, ledger.home.path, store, ledger.head()[0])
         environment = os.environ | {"PYTHONPATH": str(program.parents[2])}
-        child = subprocess.Popen([*command, str(ledger.head()[0])], stdout=subprocess.PIPE, text=True, env=environment)
+        child = ScriptProcess(*arguments, stdout=subprocess.PIPE, text=True, env=environment)
         children.append(child)
         assert child.stdout
         assert child.stdout.readline() == "begun\n"

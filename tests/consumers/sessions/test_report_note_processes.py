@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from faults import is_long_run
+from forked_deed import ScriptProcess
 from repositories import a_report, git, history, on_path, refs, repository
 from stored_reports import load_handoff
 
@@ -25,9 +25,16 @@ WAIT_MAX_S = 100
 
 def start(folder: Path, session: str, first: int, last: int, **environment: str) -> subprocess.Popen[str]:
     """Start a writer and wait until it is ready."""
-    command = [sys.executable, str(WRITER), str(folder), session, str(first), str(last)]
-    child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | environment
+    child = ScriptProcess(
+        WRITER,
+        folder,
+        session,
+        first,
+        last,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"

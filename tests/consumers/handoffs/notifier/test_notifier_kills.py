@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults import is_long_run, times
+from forked_deed import ScriptProcess
 from webhook_receiver import SECRET, VARIABLE, Receiver, Reply
 
 from deedbook.consumers.handoffs.notifier.store import NotifierStore
@@ -37,10 +37,9 @@ def start(ledger: Ledger, path: Path) -> Iterator[Start]:
     def popen(table: dict[str, Any], later_s: float = 0) -> subprocess.Popen[str]:
         tables = json.dumps([{"agents": ["*"]} | table])
         arguments = [str(ledger.home.path), str(path), str(ledger.head()[0]), tables, str(later_s)]
-        command = [sys.executable, str(program), *arguments]
         tests = os.pathsep.join([str(program.parents[3]), str(program.parent)])
         environment = os.environ | {"PYTHONPATH": tests, VARIABLE: SECRET}
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        child = ScriptProcess(program, *arguments, stdout=subprocess.PIPE, text=True, env=environment)
         children.append(child)
         assert child.stdout
         assert child.stdout.readline() == "begun\n"

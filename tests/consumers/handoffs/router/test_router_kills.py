@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ import pytest
 from building import Ledger, key_named
 from chain_files import STORY
 from faults import FAULTS
+from forked_deed import ScriptProcess
 from routed_ledger import wait_until
 from served import public_key, write_bus_key
 from serving import ServeProcess, remote
@@ -89,9 +89,9 @@ def start(settings: Settings, node: ServeProcess, tmp_path: Path) -> Iterator[Ca
     chains.write_bytes(STORY)
 
     def popen(deadly: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(program), deadly, "--home", str(settings.home), "--server", node.url]
+        arguments = (program, deadly, "--home", settings.home, "--server", node.url, "--as", ROUTER, "run", chains)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-        child = subprocess.Popen([*command, "--as", ROUTER, "run", str(chains)], env=environment)
+        child = ScriptProcess(*arguments, env=environment)
         children.append(child)
         return child
 

@@ -7,12 +7,12 @@ import json
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults import metrics, settle, times
+from forked_deed import ScriptProcess
 from serving import CAROL, SESSION, ServeProcess, as_carol, begin, make_home
 
 from deedbook import AsyncLedger, Ledger
@@ -78,8 +78,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
 def report(served: Served, name: str, chance: random.Random) -> int:
     """Let an agent report, kill it, and return the number of reports that it printed."""
     environment = os.environ | {"PYTHONPATH": str(PROGRAM.parents[3])}
-    command = [sys.executable, str(PROGRAM), str(served.settings.home), served.url, name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+    arguments = (PROGRAM, served.settings.home, served.url, name)
+    with ScriptProcess(*arguments, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout
         lines = [child.stdout.readline() for _ in range(chance.randrange(1, 40))]
         child.kill()
