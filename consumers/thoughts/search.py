@@ -40,9 +40,9 @@ from deedbook.ledger.lifecycle.authority import to_ms
 batch_nodes_max: Final = 64
 path_full_bytes: Final = 34 * 1024
 path_size_max_bytes: Final = 39 * 1024
-"""Sizes of a path with the problem, as JSON. At the first size the path ends.
+"""Sizes of a path with the problem, as JSON. A path of at least the first size is not extended.
 
-A path above the second size would fit no message once its last node is evaluated.
+A node whose path would exceed the second size is not added: once evaluated, the path would fit no message.
 """
 
 ends_tried_max: Final = 3

@@ -442,7 +442,7 @@ def delegated(event: Event, data: KeyDelegated) -> KeyRecord:
 
 
 class AgentRecords(msgspec.Struct, array_like=True):
-    """The records that the events of one agent (or of ``CHECKPOINT``) and of the stream ``ledger`` give."""
+    """The records of one agent or of ``CHECKPOINT``, built from its events and those of the stream ``ledger``."""
 
     name: str
     registered: AgentRecord | None = None

@@ -201,7 +201,7 @@ class _PastTransaction:
         self._present = transaction
         self._past = past
         self._owned = past.owned
-        # If the store was replaced, a view rebuilt, or the last query refused, some of this does not exist yet.
+        # Some temporary tables may be missing: the store was replaced, a view rebuilt, or the last query refused.
         self._temporary = transaction.temporary_names()
         built = {version.view for version in versions if version.is_live}  # a view made on demand may not exist
         for table in (table for view in VIEWS if view.name in built for table in tables_of(view)):

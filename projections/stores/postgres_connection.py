@@ -76,7 +76,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         for sql, _, is_prepared, values, types, formats in bound:
             key = (sql, types)
             if name := self._names.pop(key, None):
-                self._names[key] = name  # a new name is deallocated last
+                self._names[key] = name  # move it to the end: the first name is deallocated first
             elif not (name := self._new.get(key)):
                 name = b"deedbook_%d" % next(self._numbers) if is_prepared else b""
                 self.pgconn.send_prepare(name, sql.encode(), types)

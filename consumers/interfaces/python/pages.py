@@ -32,7 +32,7 @@ class _Rows(Generic[T]):
     """The base of both types of pages."""
 
     __slots__ = ()
-    if TYPE_CHECKING:  # the fields of the page itself
+    if TYPE_CHECKING:  # the page structs have these fields
         items: list[T]
         next: Any
 

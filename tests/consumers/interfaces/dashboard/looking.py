@@ -71,7 +71,7 @@ class Viewer:
         return self.client.get(path, params=query)
 
     def page(self, path: str, **query: Any) -> str:
-        """Get a page that there is."""
+        """Get a page; it must exist."""
         answer = self.get(path, **query)
         assert answer.status_code == 200, answer.text
         return answer.text
