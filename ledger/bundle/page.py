@@ -35,9 +35,9 @@ class BundlePage:
         """Add the next entry. An entry that no gate could have accepted is left out: the bundle is INVALID anyway."""
         with suppress(*UNREADABLE, Refused, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             entry = decode_entry(data)
-            remnant = entry.body if is_remnant(entry.body) else None
-            body = json.loads(entry.body if remnant is None else read_remnant(remnant).body)
-            self._page.add(index, entry.accepted_ms, entry.key.hex(), body, remnant)
+            is_erased = is_remnant(entry.body)
+            body = json.loads(read_remnant(entry.body).body if is_erased else entry.body)
+            self._page.add(index, entry.accepted_ms, entry.key.hex(), body, entry.body, is_erased=is_erased)
 
     def unapproved(self) -> list[str]:
         """Return the line about handoffs that nobody approved, or nothing."""

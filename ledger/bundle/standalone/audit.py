@@ -170,8 +170,8 @@ class Audit:
         event = replace(event, entry=event.entry._replace(accepted_ms=self.clock_ms))
         try:
             self.decide(event)
-            remnant = event.entry.stored if event.entry.is_erased else None
-            self.page.add(index, at_ms, event.entry.key.hex(), event.body, remnant)
+            stored, is_erased = event.entry.stored, event.entry.is_erased
+            self.page.add(index, at_ms, event.entry.key.hex(), event.body, stored, is_erased=is_erased)
         except WrongError as fault:
             self.has_all_authority &= event.kind not in AUTHORITY
             self.refusals.append((index, fault.code, f"{event.kind} by {event.author} on {event.stream}: {fault}"))

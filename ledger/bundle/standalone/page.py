@@ -174,19 +174,19 @@ class Page:
         self.totals: Counter[str] = Counter()
         self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
 
-    def add(self, index: int, at_ms: int, key: str, body: dict[str, Any], remnant: bytes | None = None) -> None:
-        """Add the next event: its index, its time, the key (hex) that signed it, and its body.
+    def add(self, index: int, at_ms: int, key: str, body: dict[str, Any], stored: bytes, *, is_erased: bool) -> None:
+        """Add the next event: its index, its time, the key (hex) that signed it, its body and the stored bytes of that.
 
-        If the body was erased, ``body`` is what its ``remnant`` says.
+        If the body was erased, a remnant is stored, and ``body`` is what it says.
         """
         kind, data, (family, _, name) = str(body["kind"]), body["data"], body["stream"].partition("/")
         signed = Signed(index, at_ms, body["author"], key, kind)
         self.count, self.last = self.count + 1, signed
-        if remnant is not None:
-            signed.remnant = f"sha256:{hashlib.sha256(remnant).hexdigest()}"
+        if is_erased:
+            signed.remnant = f"sha256:{hashlib.sha256(stored).hexdigest()}"
             self.erased[index] = signed
         self.kinds[kind] += 1
-        self.needed.update(blobs_in(self.tables, kind, data))
+        self.needed.update(blobs_in(self.tables, kind, data, stored))
         if family in self.subjects:
             self.add_to_subject(family, name, signed, data)
         if family == "handoff":

@@ -281,6 +281,17 @@ def test_a_missing_blob_is_named(forge: Forge, tmp_path: Path) -> None:
     assert "index.html not checked" not in alone(path).text
 
 
+def test_a_missing_blob_is_named_in_any_spelling_of_json(forge: Forge, tmp_path: Path) -> None:
+    ref = "blake3:" + "ab" * 32
+    data = HandoffCreated(title="filed", to="bob", reviewer="rita", template=ref)
+    forge.edited("alice", "handoff/filed", data, ref, ref.replace("blake3:", "\\u0062lake3:"))
+    path = forge.export(tmp_path / "lacking.tar")
+    assert f"missing when this bundle was made 1 {ref}" in Markup(page_of(path)).text
+    for judgement in (alone(path), ours(path)):
+        assert judgement.word == "PARTIAL"
+        assert ref.replace(":", "/") in judgement.text
+
+
 def test_a_log_with_an_entry_that_no_gate_accepted_is_exported(forge: Forge, tmp_path: Path) -> None:
     """Its keeper can hand it over, and both verifiers name the entry."""
     forge.emit("alice", SESSION, FindingLogged(finding="x"))
