@@ -269,7 +269,7 @@ class LogReplay(Replay):
             self._findings.note(index, "KEY_REVOKED", message)
         if replayed.misplaced is not None:
             self._report(index, replayed.misplaced.code, replayed.misplaced.message)
-        memory.remember(candidate.id, body.stream, index)
+        memory.remember(candidate.commitment, body.stream, index)
         for ref in blobs_of(candidate.data, candidate.raw):
             self.blobs.setdefault(ref, index)
         if self._observe is not None:

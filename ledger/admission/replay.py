@@ -28,6 +28,7 @@ from deedbook.ledger.admission.decide import apply, check_alone, check_versions,
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of
 from deedbook.ledger.admission.state import Base, Layer, MemoryState
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.events.authority import EntryRedacted, LedgerCreated
 from deedbook.ledger.events.body import Body
 from deedbook.ledger.events.fields import EventData, UnreadData
@@ -200,7 +201,8 @@ def read_candidate(entry: Entry, commitment: bytes | None = None, *, may_lack_fa
     if len(entry.body) > limit:
         raise Refused("TOO_LARGE", f"the body has {len(entry.body)} bytes, and the limit is {limit}")
     stored = read_stored(entry.body, may_lack_family=may_lack_family)
-    data = UnreadData() if may_lack_family and _lacks_rules(stored.body.kind) else stored.data
+    may_lack_rules = may_lack_family and stored.body.kind not in CORE_KINDS
+    data = UnreadData() if may_lack_rules and _lacks_rules(stored.body.kind) else stored.data
     commitment = commitment or entry.commitment
     return Candidate(stored.body, data, commitment, event_id(commitment), stored.raw, remnant=stored.remnant)
 

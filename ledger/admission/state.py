@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from deedbook.ledger.format.codec import encode_packed
@@ -105,10 +106,11 @@ class MemoryState(Base):
         self.ledger = layer.ledger
         self.authority_version = layer.authority_version
 
-    def remember(self, event_id: str, stream: str, index: int) -> None:
-        """Record the id and the stream of the event at ``index``; the first index of an id counts."""
-        self.indexes.setdefault(bytes.fromhex(event_id.partition(":")[2]), index)
-        self.streams.extend([0] * (index - len(self.streams)))
+    def remember(self, commitment: bytes, stream: str, index: int) -> None:
+        """Record the event at ``index`` by its commitment, and its stream; the first index of an event counts."""
+        self.indexes.setdefault(commitment, index)
+        if index > len(self.streams):
+            self.streams.extend([0] * (index - len(self.streams)))
         self.streams.append(_short_digest(stream))
 
     def knows(self, ref: str) -> bool:
@@ -116,6 +118,7 @@ class MemoryState(Base):
         return bytes.fromhex(ref.partition(":")[2]) in self.indexes
 
 
+@lru_cache(keys.streams_cached_max)
 def _short_digest(stream: str) -> int:
     return int.from_bytes(keys.stream_digest(stream)[:8], "big")
 

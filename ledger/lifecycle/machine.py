@@ -128,9 +128,11 @@ class StateMachine(msgspec.Struct, Generic[S], frozen=True):
 
     def _check_author(self, rules: Rules, row: Row, state: S, event: Event, ledger: LedgerState | None) -> None:
         author = event.author
+        for party in row.by:
+            is_able = _is_admin(author, ledger) if party == ADMIN else author in self.party(state, party, ledger)
+            if is_able:
+                return
         allowed = [name for party in row.by if party != ADMIN for name in self.party(state, party, ledger) if name]
-        if author in allowed or (ADMIN in row.by and _is_admin(author, ledger)):
-            return
         excluded = [party for party in row.not_by if author in self.party(state, party, ledger)]
         hint = self.hint(state, event, ledger)
         if excluded:
