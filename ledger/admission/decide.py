@@ -16,7 +16,7 @@ from deedbook.ledger.admission.rules import AUTHORITY_KINDS, rule_of, unread
 from deedbook.ledger.admission.state import Layer
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import AgentRegistered, ClockSet, HistoryReset, Redaction
-from deedbook.ledger.events.body import Body, Event, make_event
+from deedbook.ledger.events.body import Body, make_event
 from deedbook.ledger.events.fields import EventData, UnreadData
 from deedbook.ledger.format.envelope import ED25519, ENTRY_VERSION, Entry, Submission, head_of
 from deedbook.ledger.lifecycle.authority import ROOT, KeyRecord, check_allows_secret, check_key, to_ms
@@ -26,6 +26,8 @@ from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamS
 from deedbook.ledger.secrets.secret import refusal as secret_refusal
 
 FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
+# The versions that an entry states: of its stream, and of authority.
+Versions: TypeAlias = tuple[int, int]
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -42,7 +44,6 @@ class Decision(msgspec.Struct, frozen=True):
 
     entries: list[bytes]
     leaves: list[bytes]
-    events: list[Event]
     accepted: list[Accepted]
 
 
@@ -56,11 +57,11 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
     """
     repeats = _repeats(checked, group, ledger_now(group.now_ms or 0, system_ms))
     if repeats is not None:
-        return Decision([], [], [], repeats)
+        return Decision([], [], repeats)
     accepted_ms = _accepted_ms(checked, group, system_ms)
     layer = Layer(group)
-    events: list[Event] = []
-    versions: list[tuple[int, int]] = []
+    first_index = layer.size
+    versions: list[Versions] = []
     refusals: dict[int, Refused] = {}
     tainted: set[str] = set()
     for position, candidate in enumerate(checked.candidates):
@@ -75,8 +76,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
             tainted |= {body.stream, candidate.id}
             continue
         try:
-            events.append(_apply_new(candidate, checked.submission.key, layer, accepted_ms))
-            versions.append(_versions(layer, body.stream))
+            versions.append(_apply_new(candidate, checked.submission.key, layer, accepted_ms))
         except Refused as refusal:
             refusals[position] = refusal
             tainted |= {body.stream, candidate.id}
@@ -86,10 +86,11 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
     if final_check is not None:
         final_check(checked, layer, accepted_ms)
     layer.merge_down()
-    accepted = [Accepted(event.index, event.id, accepted_ms) for event in events]
+    numbered = enumerate(checked.candidates, first_index)
+    accepted = [Accepted(index, candidate.id, accepted_ms) for index, candidate in numbered]
     entries = _entries(checked.submission, accepted_ms, versions)
     leaves = [entry.leaf(candidate.commitment) for entry, candidate in zip(entries, checked.candidates, strict=True)]
-    return Decision([entry.encode() for entry in entries], leaves, events, accepted)
+    return Decision([entry.encode() for entry in entries], leaves, accepted)
 
 
 def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> int:
@@ -119,8 +120,8 @@ def check_alone(data: EventData, count: int) -> None:
         raise Refused("INVALID_FIELD", "submit a redaction alone: what it erases must be in the log before it")
 
 
-def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
-    """Decide one event on ``layer`` and leave its changes there. A replay calls this for each entry.
+def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Versions:
+    """Decide one event, leave its changes on ``layer``, and return its versions. A replay calls this for each entry.
 
     Gate-only checks do not run: they need the results of ``check``, which a replay's candidates do not have. Raises
     Refused: ``PARTIAL_RETRY`` when it is already in the log, and as ``_apply_new``.
@@ -130,8 +131,8 @@ def apply(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> E
     return _apply_new(candidate, key, layer, accepted_ms)
 
 
-def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Event:
-    """Decide one event that is known not to be in the log below ``layer``.
+def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> Versions:
+    """Decide one event that is known not to be in the log below ``layer``; return its versions.
 
     Raises Refused: ``AUTHOR_MISMATCH``, the key codes, ``WRONG_LEDGER``, ``IDEMPOTENCY_CONFLICT``, ``STREAM_CONFLICT``,
     ``NOT_AUTHORIZED`` for ``allow_secret``, ``SECRET_DETECTED`` (only at the gate), and the codes of the kind's rule.
@@ -162,11 +163,11 @@ def _apply_new(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int)
     rule = unread if isinstance(candidate.data, UnreadData) else rule_of(body.kind)
     if rule is None:
         raise Refused("UNKNOWN_KIND", f"no rule admits {body.kind}", kind=body.kind)
-    _count(body, layer, event.index, version, rule(event, layer, None if before is None else before.state))
+    state = rule(event, layer, None if before is None else before.state)
     layer.indexes[candidate.id] = (body.stream, event.index)
     layer.signers[event.index] = key
     layer.size += 1
-    return event
+    return _count(body, layer, event.index, version, state)
 
 
 def _check_author(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: int) -> None:
@@ -189,21 +190,21 @@ def _check_author(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: i
         raise Refused("WRONG_LEDGER", message, ledger=layer.ledger)
 
 
-def count_refused(candidate: Candidate, layer: Layer, index: int) -> None:
-    """Count an entry that a rule refuses. It is in the log, but changes nothing else."""
+def count_refused(candidate: Candidate, layer: Layer, index: int) -> Versions:
+    """Count an entry that a rule refuses, and return its versions. It is in the log, but changes nothing else."""
     body = candidate.body
     if layer.index_of(body.stream, candidate.id) is None:
         layer.indexes[candidate.id] = (body.stream, index)
     before = layer.stream(body.stream)
-    _count(body, layer, index, *((0, None) if before is None else (before.version, before.state)))
+    return _count(body, layer, index, *((0, None) if before is None else (before.version, before.state)))
 
 
-def check_versions(entry: Entry, stream: str, layer: Layer) -> None:
-    """Compare the versions that an entry states, of its stream and of authority, with those that a replay counted.
+def check_versions(entry: Entry, stream: str, counted: Versions) -> None:
+    """Compare the versions that an entry of a stream states with those that a replay counted.
 
     Raises Refused: ``VERIFICATION_FAILED``.
     """
-    claimed, counted = (entry.stream_version, entry.authority_version), _versions(layer, stream)
+    claimed = (entry.stream_version, entry.authority_version)
     if claimed != counted:
         message = f"it claims version {claimed[0]} of {stream} and version {claimed[1]} of authority, but these are \
 {counted[0]} and {counted[1]}"
@@ -218,16 +219,12 @@ def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
     layer.authority_version = entry.authority_version
 
 
-def _count(body: Body, layer: Layer, index: int, version: int, state: StreamState | None) -> None:
+def _count(body: Body, layer: Layer, index: int, version: int, state: StreamState | None) -> Versions:
     layer.put(stream_key(body.stream), StreamRecord(version + 1, index, state))
     if body.kind in AUTHORITY_KINDS:
         layer.authority_version += 1
         layer.forget_authority()
-
-
-def _versions(layer: Layer, stream: str) -> tuple[int, int]:
-    record = layer.stream(stream)
-    return 0 if record is None else record.version, layer.authority_version
+    return version + 1, layer.authority_version
 
 
 def check_signer(body: Body, data: EventData, public_key: str, layer: Layer, now_ms: int) -> KeyRecord:
@@ -312,7 +309,7 @@ def _first_index(candidate: Candidate, key: bytes, layer: Layer, accepted_ms: in
     return record.index
 
 
-def _entries(submission: Submission, accepted_ms: int, versions: list[tuple[int, int]]) -> list[Entry]:
+def _entries(submission: Submission, accepted_ms: int, versions: list[Versions]) -> list[Entry]:
     return [
         Entry(
             version=ENTRY_VERSION,

@@ -313,7 +313,7 @@ class Gate:
             return [base.first_answer(repeat.index, pending) for repeat in decided.accepted]
         pending.entries += decided.entries
         pending.leaves += decided.leaves
-        pending.id_keys += [keys.id_key(event.stream, event.id) for event in decided.events]
+        pending.id_keys += [keys.id_key(candidate.body.stream, candidate.id) for candidate in checked.candidates]
         pending.erased |= base.erased
         return decided.accepted
 

@@ -95,13 +95,13 @@ class Replay:
         layer.size = index
         try:
             check_alone(candidate.data, entry.batch_size)
-            apply(candidate, entry.key, layer, now_ms)
+            versions = apply(candidate, entry.key, layer, now_ms)
         except Refused as refusal:
             refused = refusal
             layer.forget()
-            count_refused(candidate, layer, index)
+            versions = count_refused(candidate, layer, index)
         try:
-            check_versions(entry, stream, layer)
+            check_versions(entry, stream, versions)
         except Refused as refusal:
             misplaced = refusal
             # so that a damaged entry is reported once, and not again for every later entry

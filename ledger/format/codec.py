@@ -26,6 +26,8 @@ T = TypeVar("T")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
 _msgpack = msgspec.msgpack.Encoder(order="deterministic")  # every process orders sets differently
+encode_packed: Final = _msgpack.encode
+"""Return a value in its one minimal msgpack form."""
 _examined: set[Any] = set()
 _examining = threading.Lock()
 decimal_max: Final = 2**63 - 1
@@ -250,11 +252,6 @@ def converted(value: Any, kind: type[T], root: str = "$", *, strict: bool = True
         raise schema_error(error, root) from error
 
 
-def encode_packed(value: Any) -> bytes:
-    """Return ``value`` in its one minimal msgpack form."""
-    return _msgpack.encode(value)
-
-
 def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     """Decode msgpack that must be in its minimal form.
 
@@ -264,7 +261,7 @@ def decode_packed(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
         value = decoder.decode(data)
     except UNREADABLE as error:
         raise Refused("INVALID_FORMAT", f"this is not the expected msgpack: {error}") from error
-    if _msgpack.encode(value) != data:
+    if encode_packed(value) != data:
         raise Refused("INVALID_FORMAT", "the msgpack is not in its minimal form")
     return value
 

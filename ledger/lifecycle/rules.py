@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from
 
     def matches(self, data: Any) -> bool:
         """Return whether ``when`` matches the data of an event, a struct or a dict."""
-        return not self.when or all(_value(data, name) == value for name, value in self.when.items())
+        return all(_value(data, name) == value for name, value in self.when.items())
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def row(self, kind: str, data: Any) -> Row | None:
         """Return the row that decides an event of ``kind`` with ``data``, or None."""
         for row in self.rows_of(kind):
-            if row.matches(data):
+            if not row.when or row.matches(data):
                 return row
         return None
 
