@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deedbook.ledger.events.body import Event, make_event
 from deedbook.ledger.events.remnant import read_stored
-from deedbook.ledger.format.envelope import Entry, decode_entry, event_id
+from deedbook.ledger.format.envelope import Entry, decode_entry
 
 
 def read_event(index: int, data: bytes | Entry) -> Event:
@@ -18,7 +18,7 @@ def read_event(index: int, data: bytes | Entry) -> Event:
         stored.body,
         stored.data,
         index=index,
-        event_id=event_id(entry.commitment),
+        event_id=stored.id,
         key=entry.key,
         accepted_ms=entry.accepted_ms,
         remnant=stored.remnant,

@@ -31,7 +31,7 @@ from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffContent
 from deedbook.ledger.events.imported import RecordImported, mapped_types
 from deedbook.ledger.format.codec import encode_sorted
-from deedbook.ledger.format.envelope import Entry, Remnant, event_id, is_remnant, read_remnant
+from deedbook.ledger.format.envelope import Entry, Remnant, commitment_to, event_id, is_remnant, read_remnant
 from deedbook.ledger.format.forms import LABEL_PATTERN, LINE_PATTERN, ROOT, STATEMENT_PATTERN
 from deedbook.ledger.limits import remnant_size_max_bytes
 
@@ -59,13 +59,18 @@ _PROOFS: Final = f"proofs of the keys of {ROOT} and of checkpoints rest on"
 _NEVER_ERASED: Final = (CheckpointKeyRotated, HistoryReset, KindDeclared)
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """A stored body and its data, or those of its ``remnant``, with the bytes of this body."""
 
     body: Body
     data: EventData
     raw: bytes
     remnant: Remnant | None = None
+
+    @property
+    def id(self) -> str:
+        """The event's id, which a remnant names."""
+        return event_id(commitment_to(self.raw)) if self.remnant is None else self.remnant.redacted
 
 
 def read_stored(stored: bytes, *, may_lack_family: bool = False) -> Stored:

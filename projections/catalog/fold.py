@@ -200,7 +200,7 @@ def added(state: StreamState | None, logged: Logged) -> Rows:
         first = dict(reversed(refs))
         refs = [(ref, via) for ref, via in refs if first[ref] == via]
     topics = (TopicRow(event.index, topic),) if topic else ()
-    return (row, *topics, *(RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)))
+    return (row, *topics, *[RefRow(event.index, position, ref, via) for position, (ref, via) in enumerate(refs)])
 
 
 VIEW: Final = Projection(

@@ -152,12 +152,12 @@ def _with_record(state: SessionRow, event: Event, mark: Imported) -> SessionRow:
 keys: Final = names_of("session")
 
 
-def added(_state: SessionRow | None, logged: Logged) -> Rows:
+def added(state: SessionRow | None, logged: Logged) -> Rows:
     """Return the row of the recorded thing."""
     event = logged.event
-    if not keys(event):
+    if state is None:
         return ()
-    position: dict[str, Any] = {"event_index": event.index, "session_id": event.name, "at": event.at}
+    position: dict[str, Any] = {"event_index": event.index, "session_id": state.id, "at": event.at}
     position |= {"accepted_ms": event.accepted_ms, "happened_ms": happened_ms(event)}
     match read_as(event).data:
         case kinds.AssessmentRecorded() as data:
