@@ -203,7 +203,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gate_line(self) -> str:
-        """The line about the gate, which belongs to each verdict."""
+        """The line about the gate. Each verdict is printed with it."""
         return gate_text(self.gate)
 
     @property

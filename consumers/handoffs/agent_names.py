@@ -23,10 +23,10 @@ _BETWEEN: Final = re.compile(r"[\s_]+")
 
 
 class Naming(NamedTuple):
-    """Names that the person who imports gives to handoffs whose files lack them.
+    """The options of an import that complete or replace the names in files of handoffs.
 
-    ``to`` is for those that name no receiver, ``reviewer`` for those that name no reviewer. ``aliases`` maps a name in
-    the files (as ``alias_key``) to an agent; an empty agent means nobody.
+    ``to`` is the receiver of each handoff that names none, ``reviewer`` the reviewer of each that names none.
+    ``aliases`` maps a name in the files (as ``alias_key``) to an agent; an empty agent means nobody.
     """
 
     to: str | None = None

@@ -48,7 +48,7 @@ message_max_chars: Final = 1_000
 _TAKEN: Final = frozenset(
     {"TRANSITION_NOT_ALLOWED", "IDEMPOTENCY_CONFLICT", "PARTIAL_RETRY", "STREAM_CONFLICT", "ALREADY_RECORDED"}
 )
-# A thinker's answer does not fit into an event.
+# Codes of a refusal that means that a thinker's answer does not fit into an event.
 _NO_EVENT: Final = frozenset(
     {"TOO_LARGE", "INVALID_FIELD", "INVALID_FORMAT", "NESTING_TOO_DEEP", "INTEGER_OUT_OF_RANGE", "UNKNOWN_FIELD"}
 )

@@ -68,7 +68,7 @@ class Scrubbed(msgspec.Struct, frozen=True):
 class StreamDamaged(msgspec.Struct, frozen=True):
     """The stream differs from what was published, or does not match this log.
 
-    ``generation`` is the one in which ``scrub`` found that, which following does not see. 0: following found it.
+    ``generation`` is the generation in which ``scrub`` found damage that the follower cannot see, else 0.
     """
 
     reason: str

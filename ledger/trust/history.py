@@ -208,9 +208,8 @@ class HeadHistory:
             self.reset_position = position = min(position, shared_size or new_resets[0].index)
             log_notice(f"the log changed from index {position} on: reading continues there, and events may come again")
         self.heads.append(trusted)
-        if (
-            len(self.heads) > 2 * recent_heads_min
-        ):  # keep the newest heads, and of the older ones the first in each stretch
+        if len(self.heads) > 2 * recent_heads_min:
+            # Keep the newest heads, and of the older heads the first in each stretch.
             older = {head.size // head_stretch_entries: head for head in reversed(self.heads[:-recent_heads_min])}
             self.heads[:-recent_heads_min] = sorted(older.values(), key=lambda head: head.size)
         return position

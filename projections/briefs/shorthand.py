@@ -49,7 +49,7 @@ _merge_saving_min_tokens: Final = 3
 _shared_pieces_min: Final = 2
 _entry_tokens: Final = 3
 _PIECE: Final = re.compile(r"\s*(?:\w[\w'’]*|[^\w\s])")
-_BEHIND: Final = "FULL REASONING: "  # The only section that may follow the statements.
+_BEHIND: Final = "FULL REASONING: "  # the only section that may follow the statements
 _STARTS: Final = re.compile(rf"({'|'.join((SHORT, *HEADS))}):(?: |$)")
 
 Statements = Mapping[str, list[str]]

@@ -197,7 +197,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
 
 
 def claim_of_history(record: HandoffRecord) -> str | None:
-    """Return the status by which an imported handoff claims to be over; None: it claims none, or nothing is open."""
+    """Return the status that an imported handoff claims if it says that pending work is over; else None."""
     state = state_of(record)
     return state.claimed_status if state.status == "pending" and claims_over(state.claimed_status) else None
 

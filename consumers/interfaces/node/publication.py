@@ -221,7 +221,8 @@ def read_record(record: Path, ledger: str) -> Generation:
             return Generation(ledger)
         generation = read_json(content, Generation)
     except (*UNREADABLE, DeedbookError) as error:
-        # Not the folder: its streams may hold entries that the log lost. They are found without the record.
+        # Do not advise to delete the folder: its streams may hold entries that the log lost. No record is needed to
+        # find them.
         message = f"cannot use {record} ({message_of(error)}). Delete only this file and keep its folder."
         raise Unavailable("STORE_UNAVAILABLE", message, path=str(record)) from error
     if generation.ledger == ledger:
