@@ -25,9 +25,9 @@ SECTIONS: Final = {
         "ask": Lazy("questions:ask", "Ask another agent, about a handoff, a file or nothing."),
         "answer": Lazy("questions:answer", "Answer a question to you."),
         "settle": Lazy("questions:settle", "Accept the answers to your questions, or withdraw them."),
-        "questions": Lazy("questions:questions", "List questions that are about no handoff, or show one."),
+        "questions": Lazy("question_list:questions", "List questions that are about no handoff, or show one."),
         "decide": Lazy("decisions:decide", "Tell everybody what was decided about which files."),
-        "decisions": Lazy("decisions:decisions", "List the decisions in force, for example by --path."),
+        "decisions": Lazy("decision_list:decisions", "List the decisions in force, for example by --path."),
         "withdraw": Lazy("decisions:withdraw", "Withdraw a decision."),
         "session": Lazy("sessions:session", "Record a session: what you do, find and learn.", is_group=True),
         "report": Lazy(

@@ -1,19 +1,18 @@
-"""`deed ask`, `answer`, `settle`, `questions`: questions about a handoff, about a file, or about neither."""
+"""`deed ask`, `answer`, `settle`: questions about a handoff, about a file, or about neither."""
 
 from __future__ import annotations
 
 import re
 from shlex import quote
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, read_ref, settling
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_next, when
+from deedbook.consumers.interfaces.cli.output import print_next
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.sdk.text import quote_text
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, or_none
 from deedbook.ledger.format.forms import ID_PATTERN, NAME_PATTERN
@@ -62,51 +61,6 @@ def settle(app: App, refs: tuple[str, ...], comment: str | None) -> None:
     human. QUESTION is health:2 for question 2 about the handoff health, or the id of a question about no handoff.
     """
     _emit(app, settling(app.query_with, app.author(), refs, read_text(comment, "--comment")))
-
-
-@click.command(cls=Command, looks_back=True)
-@click.argument("id_", metavar="[ID]", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Also those that are settled.")
-@click.option("--to", metavar="NAME", help="Only those to this agent.")
-@click.option("--author", metavar="NAME", help="Only those of this agent.")
-@page_options()
-def questions(app: App, id_: str | None, *, is_all: bool, **filters: Any) -> None:
-    """List questions that are about no handoff and not settled, newest first, or show one.
-
-    `deed handoff show` has those about a handoff.
-    """
-    if id_ is not None:
-        question = app.query("questions.show", id=id_)
-        app.show("questions.show", question, lambda: print_question(question))
-        return
-    filters["settled"] = None if is_all else False
-    list_page(
-        app,
-        "questions.list",
-        filters,
-        lambda row: {
-            "id": row["id"],
-            "status": row["status"],
-            "asked": when(row["asked_ms"]),
-            "by": row["author"],
-            "to": row["to"],
-            "question": row["question"],
-        },
-    )
-
-
-def print_question(question: dict[str, Any]) -> None:
-    """Print one question."""
-    echo(quote_text(question["question"]), bold=True)
-    parties = f"{question['author']} asks {question['to']} {when(question['asked_ms'])}"
-    echo(f"{question['id']}  [{question['status']}]  {parties}")
-    if question["place"]:
-        echo(f"  about {quote_text(question['place'])}")
-    if question["answer"]:
-        echo(f"  answer: {quote_text(question['answer'])}")
-    if question["settled_by"]:
-        comment = quote_text(f": {question['comment']}") if question["comment"] else ""
-        echo(f"  settled by {question['settled_by']} {when(question['settled_ms'])}{comment}")
 
 
 def _turned(rule: str, first: str, text: str) -> NoReturn:

@@ -60,7 +60,9 @@ def test_everyday_verb_imports_what_is_kept_and_nothing_more(alone: Deed, verb: 
     assert done.stderr.split() == (kept.read_text().split() if kept.exists() else []), again
 
 
-@pytest.mark.parametrize("verb", ["next", "handoff show h1", "handoff why h1", "report query", "report resume"])
+@pytest.mark.parametrize(
+    "verb", ["decisions", "handoff show h1", "handoff why h1", "next", "questions", "report query", "report resume"]
+)
 def test_verb_that_only_reads_imports_no_gate_and_no_library_of_servers(alone: Deed, verb: str) -> None:
     """Such libraries, and those for a terminal's colours, were a third of the imports of `deed next`."""
     alone("agent", "add", "a", "--unprotected")
