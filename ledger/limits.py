@@ -139,9 +139,9 @@ heartbeats_missed_s: Final = 2.5
 stream_silent_max_s: Final = 15.0
 # A node takes no requests while it lacks entries that another node had this long ago.
 follower_lag_max_s: Final = 2.0
-# The number of attempts of a node to decide a submission while other nodes are faster. Between attempts it waits for a
-# random part of this time, times the number of its attempts.
+# The number of attempts of a node to decide a submission while other nodes are faster.
 publish_attempts_max: Final = 32
+# Between two attempts the node waits for a random part of this time, multiplied by the number of its attempts.
 publish_conflict_wait_s: Final = 0.002
 
 # The embedded server.

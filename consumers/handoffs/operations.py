@@ -516,7 +516,7 @@ def path_between(now: str, then: str) -> tuple[Verb, ...]:
             return (last,)
     for last, operation in OPERATIONS.items():
         for first, begins in OPERATIONS.items():
-            # Work that just began is not released at once.
+            # No path starts or resumes work only to release it at once.
             if (
                 operation.leads == then != now
                 and (begins.starts, begins.leads) == (now, operation.starts)

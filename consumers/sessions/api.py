@@ -265,7 +265,7 @@ class GitHandoffStorage:
         return self._notes.git.ask("rev-parse", JSON_NOTES + name)
 
     def load_handoff(self, session_id: str, format: Literal["json", "markdown"] = "json") -> dict[str, Any] | None:  # noqa: A002
-        """Return the latest note, as ``load_handoff`` does from the ledger, wherever HEAD is; None if there is none."""
+        """Return the latest note, whatever commit is checked out; None if there is none."""
         content = self._notes.read((MARKDOWN_NOTES if format == "markdown" else JSON_NOTES) + name_of(session_id))
         return None if content is None else {"markdown": content} if format == "markdown" else _object(content)
 

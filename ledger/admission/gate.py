@@ -91,7 +91,7 @@ class RecordVerifier:
                     raise _differs("a redaction" if is_redaction else "a declared kind")
             case b"i" if record is not None:
                 _check_idempotency(snapshot, key, record.index, record.digest)
-            case _:  # an open set: records not derived from one stream, and missing ones, which grant nothing
+            case _:  # no check: a missing record grants nothing, and other records do not derive from one stream
                 return record
         if record is not None:
             self.learn({key: record})

@@ -111,9 +111,9 @@ def compare(
 def assessment_pair(assessments: Sequence[Mapping[str, Any]]) -> AssessmentPair:
     """Return the two assessments to compare, out of a session's assessments in log order (as in ``sessions.show``).
 
-    The last POSTFLIGHT counts, and the last PREFLIGHT before it; without a POSTFLIGHT, the last PREFLIGHT. A PREFLIGHT
-    after the last POSTFLIGHT begins nothing that has ended. An assessment without any vector only opened its phase: it
-    counts only if there is no other.
+    These are the last POSTFLIGHT and the last PREFLIGHT before it, or the last PREFLIGHT if there is no POSTFLIGHT.
+    A PREFLIGHT after the last POSTFLIGHT belongs to work that has not ended. An assessment without any vector only
+    opened its phase: it counts only if there is no other.
     """
     position, postflight = _last(assessments, "POSTFLIGHT")
     _position, preflight = _last(assessments if postflight is None else assessments[:position], "PREFLIGHT")

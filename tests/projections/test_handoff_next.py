@@ -615,7 +615,7 @@ def test_a_handoff_that_is_not_over_waits_for_somebody(status):
 
 
 def _counted(state, since):
-    """Return the status of a dependency without the decisions since an entry, because a thief may have signed them."""
+    """Return the status of a dependency if the decisions from the entry ``since`` on do not count."""
     is_forged = state.verification is not None and state.verification.index >= since
     status = "completed" if state.status == "verified" and is_forged else state.status
     pairs = zip(state.criteria, state.waivers, strict=True)

@@ -112,7 +112,7 @@ class EditedHandoff(NamedTuple):
 def plan_edits(
     handoff: EditedHandoff, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str
 ) -> Plan:
-    """Return the plan for the edits from ``base`` to ``edited`` that ``ledger``, the file as of now, lacks."""
+    """Return the plan for the edits from ``base`` to ``edited`` that are not yet in ``ledger``, the present file."""
     reason = _reason(edited, ledger)
     planner = _Planner(handoff, acting, reason)
     edits = differences(base, edited)

@@ -63,7 +63,7 @@ def of(count: int, *pairs: tuple[int, int]) -> tuple[list[Node], list[Edge]]:
 @example(of(1, (0, 0)), "topbottom", 806)
 @example(of(0), "leftright", 806)
 @example(of(4, (0, 2), (1, 2), (2, 3)), "tree", 806)  # this graph is no tree
-@example(of(35, *combinations(range(35), 2)), "leftright", 0)  # more waypoints than the engine is given
+@example(of(35, *combinations(range(35), 2)), "leftright", 0)  # more waypoints than are passed to the engine
 def test_every_box_has_its_own_place_and_every_line_leads_from_border_to_border(
     graph: tuple[list[Node], list[Edge]], direction: layout.Direction, room: int
 ) -> None:
