@@ -15,6 +15,7 @@ import pytest
 from bad_inputs import BAD_DATA, BAD_INPUTS, REPRESENTATIVES
 from building import Ledger, body_fields
 from calling import Deed, Place, Serving, call, environment
+from forked_deed import DeedProcess
 
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.program import run, stopped_by_user
@@ -374,10 +375,9 @@ def test_bad_verdict_has_its_exit_code_although_nobody_reads_it(
     reading, writing = os.pipe()
     os.close(reading)
     streams: dict[str, int] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) | dict.fromkeys(closed, writing)
-    command = [sys.executable, "-m", "deedbook", *arguments, *option]
-    done = subprocess.run(command, env=environment(), check=False, **streams)  # type: ignore[call-overload]
-    os.close(writing)
-    assert done.returncode == code
+    with DeedProcess(*arguments, *option, env=environment(), **streams) as process:
+        os.close(writing)
+        assert process.wait(60) == code
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]], ids=["text", "json"])
