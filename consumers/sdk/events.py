@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from deedbook.ledger.client.client import Ask, Client
+from deedbook.ledger.client.client import Ask
 from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.declared import plain_data
 from deedbook.ledger.events.entries import read_event
@@ -23,9 +23,8 @@ def describe(event: Event) -> dict[str, Any]:
     return described
 
 
-def whole_event(client: Client, index: int, ask: Ask) -> dict[str, Any]:
-    """Return an event with its signature and its positions in stream and batch. Raises Refused: ``NOT_FOUND``."""
-    raw = client.entry(index)
+def whole_event(index: int, raw: bytes, ask: Ask) -> dict[str, Any]:
+    """Return the event of the entry ``raw`` with its signature and its positions in stream and batch."""
     entry, event = decode_entry(raw), read_event(index, raw)
     versions = {name: getattr(entry, name) for name in ("stream_version", "authority_version")}
     batch = {"index": entry.batch_index, "size": entry.batch_size}

@@ -221,6 +221,15 @@ class StreamReader:
         agent = self.authority.agent(name, size)
         return agent, self.authority.key(agent.key, size) if agent else None
 
+    def check_not_erased(self, index: int) -> None:
+        """Check that no redaction erased the body of an entry that was read with its body.
+
+        Raises Corrupted: ``ERASED_BODY_SERVED``; and as ``read``.
+        """
+        erasure = self.authority.erasures(self.read("ledger").head.size).get(index)
+        if erasure is not None:
+            raise self._still_served(index, erasure)
+
     def _cut(self, checked: CheckedStream, size: int) -> CheckedStream:
         """Return a stream as of the first ``size`` entries, and check that the present log continues these."""
         page = self._client.stream(StreamRequest(checked.name, start=size, authority_start=size, size=size))

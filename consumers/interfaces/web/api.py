@@ -321,7 +321,8 @@ class Api:
 
     def _event(self, request: ApiRequest) -> Response:
         request.accepted(JSON)
-        return request.document("event", whole_event(self._client, index_of(self._ask, request.ref), self._ask))
+        index = index_of(self._ask, request.ref)
+        return request.document("event", whole_event(index, self._client.entry(index), self._ask))
 
     def _receipt(self, request: ApiRequest) -> Response:
         index = index_of(self._ask, request.ref)

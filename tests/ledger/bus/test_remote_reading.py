@@ -167,6 +167,9 @@ def test_node_that_keeps_an_erased_body_and_sends_it_is_named_and_nothing_of_it_
         entries = [msgspec.structs.replace(it, data=body) if it.index == index else it for it in page.entries]
         return msgspec.structs.replace(page, entries=entries)
 
+    failure = failure_of(lambda: client.streams.check_not_erased(index))  # a read of one entry asks this
+    assert failure.code == "ERASED_BODY_SERVED"
+    client.streams.check_not_erased(index - 1)
     with monkeypatch.context() as patch:
         lie(served, patch, with_body)
         for reader in (client, served.client("alice")):

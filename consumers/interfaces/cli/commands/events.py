@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
 
 
@@ -30,13 +31,16 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     least 12 of the first hex digits of either, or a stream such as handoff/ID (its last event).
     """
     index = app.ledger().index_of(ref)
+    raw = app.client().entry(index)
+    if app.bundle is None and read_event(index, raw).erased is None:
+        app.client().streams.check_not_erased(index)
     if dsse:
-        entry = decode_entry(app.client().entry(index))
+        entry = decode_entry(raw)
         envelope = to_dsse(entry, read_batch_path(app.client(), index, entry))
         app.show("dsse", envelope, lambda: app.line(envelope))
         return
 
-    data = app.displayed(whole_event(app.client(), index, app.plain))
+    data = app.displayed(whole_event(index, raw, app.plain))
     app.show("event", data, lambda: output.print_fields(data))
 
 

@@ -33,7 +33,7 @@ def event(context: PageContext) -> Page:
     """
     index = context.ask("resolve", id=context.params["ref"])["event_index"]
     row = context.ask("catalog.show", id=str(index))
-    entry = whole_event(context.client, index, context.view)
+    entry = whole_event(index, context.client.entry(index), context.view)
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
     fields = _fields(context, entry)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import inside
 import pytest
 from building import trusted
-from calling import Deed, Place, Running, Serving, wait_max_s
+from calling import Deed, Place, Running, Serving, emit_finding, start_session, wait_max_s
 from faults import some_of
 from test_cli_notes import git, make_repository, report
 
@@ -30,6 +30,7 @@ from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.sdk.redaction import find_holders, kept_texts, plan_erasure
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.local_reader import LocalReader
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.envelope import Submission, commitment_to, signed_bytes
 from deedbook.ledger.home.location import FOLDER
@@ -324,6 +325,20 @@ def test_verb_that_signs_nothing_takes_the_texts_out_of_the_copies_too(
     assert "redacted since the last look here" in project.run("next", "--as", "a").err
     assert "docs/handoffs/h1.md" not in "\n".join(holding(project))
     assert project.run("next", "--as", "a").err == ""
+
+
+def test_body_that_a_ledger_still_gives_out_after_its_redaction_is_not_shown(
+    project: Deed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = start_session(project, "s")
+    index = emit_finding(project, session, f"the password is {SECRET}")["index"]
+    with LocalReader(read_settings(home=project.home)) as reader:
+        kept = reader.entry(index)
+    assert SECRET in project("show", index)
+    redact(project)
+    monkeypatch.setattr(LocalReader, "entry", lambda *_: kept)
+    for options in ((), ("--dsse",)):
+        assert SECRET not in str(project.refuses("ERASED_BODY_SERVED", "show", index, *options))
 
 
 def raising(error: type[Exception]) -> Callable[..., Any]:
