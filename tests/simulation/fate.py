@@ -204,8 +204,9 @@ class Fate:
     def fault_store_damaged(self) -> None:
         """Damage the stream while a node with all entries is healthy, and keep it so until the damage is repaired."""
         if self.is_cluster:
-            if not self._is_calm():
-                return
+            stream = self.cluster.log_stream()
+            if not self._is_calm() or (stream and stream.last_seq > len(self.invariants.history)):
+                return  # an entry that was published and not yet appended is in the stream only
             self._calm_until = self.world.now + calm_s
         if any(len(node.log.data) == len(self.invariants.history) for node in self.nodes):
             self.cluster.damage()  # otherwise the damaged copy is the last one, which nothing can restore
