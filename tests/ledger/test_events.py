@@ -113,7 +113,7 @@ def test_an_artifact_needs_the_blob_that_it_says_is_kept(text: str, is_needed: b
     for data in (HandoffCompleted(artifacts=["commit 1a2b", text]), ToolUsed(tool="pytest", purpose=text)):
         assert blobs_of(data) == [REF] * is_needed
         kind = KIND_OF[type(data)]
-        assert form.blobs_in(TABLES, kind, msgspec.to_builtins(data)) == [REF] * is_needed
+        assert form.blobs_in(TABLES, kind, msgspec.to_builtins(data), msgspec.json.encode(data)) == [REF] * is_needed
 
 
 def test_an_import_needs_its_original_unless_it_says_that_only_the_digest_is_here() -> None:
@@ -121,8 +121,9 @@ def test_an_import_needs_its_original_unless_it_says_that_only_the_digest_is_her
     assert blobs_of(record) == [REF]
     assert blobs_of(msgspec.structs.replace(record, only_digest=True)) == []
     data: dict[str, Any] = msgspec.to_builtins(record)
-    assert form.blobs_in(TABLES, "record.imported", data) == [REF]
-    assert form.blobs_in(TABLES, "record.imported", data | {"only_digest": True}) == []
+    raw = msgspec.json.encode(record)
+    assert form.blobs_in(TABLES, "record.imported", data, raw) == [REF]
+    assert form.blobs_in(TABLES, "record.imported", data | {"only_digest": True}, raw) == []
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:
