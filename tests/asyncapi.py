@@ -39,7 +39,7 @@ _HEADERS: Final = {
     message.PATH: "Only of an event of a signed batch: its path to the batch root, base64 hashes joined by commas.",
 }
 _ALWAYS: Final = [name for name in _HEADERS if name not in (message.BATCH, message.PATH)]
-# An upload's intent is kept beside its blob.
+# The log has events of all kinds but ``blob.stored``, which announces an upload and is stored beside its blob.
 _IN_THE_LOG: Final = [kind for kind in KINDS if kind != BLOB_STORED]
 
 

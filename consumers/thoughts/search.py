@@ -237,7 +237,10 @@ def _expand(task: Task, thinker: Thinker) -> Step:
 
 
 def _generate(task: Task, node_id: str, reserved: int = 0) -> Step | None:
-    """Return the request for thoughts from a node, with ``reserved`` nodes for others; None beyond the budget."""
+    """Return the request for thoughts from a node; None if the budget has no room for it.
+
+    It leaves room for ``reserved`` nodes: the thoughts that other requests may still add.
+    """
     k = min(task.config.branching_factor, task.config.nodes_max - len(task.nodes) - reserved)
     return None if k < 1 else _ask(task, kinds.GenerateThoughts, generation(task, node_id, k))
 

@@ -235,5 +235,5 @@ class Layer:
         return self.record(keys.CHECKPOINT_KEYS_KEY) or CheckpointKeys()
 
     def gate_state(self) -> GateState:
-        """Return the state of the gate."""
+        """Return whether the gate is open: a key without a passphrase can approve (``lifecycle.gate_state``)."""
         return self.record(keys.GATE_STATE_KEY) or GateState()

@@ -73,9 +73,11 @@ class _SignedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class SignedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The content of a signed file. ``checkpoint`` and ``ends`` are the lines of the notes, as in a bundle.
+    """The content of a signed file.
 
-    A blob is the list of its lines with their endings, or base64 if it is not UTF-8.
+    ``checkpoint`` and ``ends`` are the two signed notes of a bundle of a stream, as lists of lines: the head of the
+    log, and the lengths of the streams that the bundle needs. A blob is the list of its lines with their endings, or
+    base64 if it is not UTF-8.
     """
 
     format: Literal["deedbook-signed-1"]

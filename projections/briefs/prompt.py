@@ -257,7 +257,11 @@ def _joined(sections: dict[str, list[str]]) -> str:
 
 
 def _shorten(sections: dict[str, list[str]], budget: int, context_share: float, *, keep: bool) -> list[str]:
-    """Cut REFUTED and CONCLUSION to their shares, and CONTEXT to its own or, if no share is reserved, to the rest."""
+    """Cut REFUTED, CONCLUSION and CONTEXT to their shares of the budget, and return the headings of those it cut.
+
+    With ``keep``, CONTEXT may fill its whole share. Otherwise it may also not take more than the other sections leave.
+    A minimum of it (``context_tokens_min``) remains in any case.
+    """
     cut = {REFUTED: _cut_section(sections, REFUTED, int(budget * refuted_share_max))}
     cut |= {CONCLUSION: _cut_section(sections, CONCLUSION, int(budget * conclusion_share_max))}
     room = int(budget * context_share)

@@ -278,7 +278,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, said):
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
     assert short(queue(reader)) == [("h", "approve")]  # no registered agent can confirm the other one
     ledger.hand_over("live")
-    assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # waited for: first
+    assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # live work precedes imports
 
 
 def test_an_import_by_its_own_reviewer_waits_for_another_reviewer(ledger, reader):

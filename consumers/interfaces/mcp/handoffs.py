@@ -66,7 +66,8 @@ _log_lines_max: Final = 8
 
 
 _notes = "notes"
-# One argument holds all notes except the artifacts, which a completion has, too: each session pays for every argument.
+# Every argument of the tool costs each session tokens, so one argument holds all kinds of notes. Only ``artifacts`` is
+# not in it: a completion has an argument of this name, so the tool has it anyway.
 _IN_NOTES: Final = [name for name in NOTES if name != "artifacts"]
 _AS_NOTES: Final = Argument(_notes, "--notes", "object", f"What only you know, as lists: {', '.join(_IN_NOTES)}")
 

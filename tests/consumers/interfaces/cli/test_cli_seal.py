@@ -1,4 +1,4 @@
-"""`deed seal`, `--seal`, `--unseal` and `deed erase`, as far as a page of transcripts cannot show them."""
+"""What `deed seal`, `--seal`, `--unseal` and `deed erase` do beyond the answers on ``transcripts/sealing.md``."""
 
 from __future__ import annotations
 
