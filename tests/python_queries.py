@@ -181,13 +181,18 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     return "" if field.required else f" = {field.default!r}"
 
 
+# The docstring of a list's arguments begins so; the method says it already.
+_OF_A_LIST: Final = re.compile(r"\AThe filters of a list(?: of events)?(?:, newest first)?[.:;]\s*")
+
+
 def docstring(query: Query) -> str:
     """Return the query's docstring, with those of its arguments."""
     about = inspect.cleandoc(query.answer.__doc__ or "")
     fields = msgspec.structs.fields(query.arguments)
     paragraphs = [about]
     if query.arguments is not Arguments:
-        paragraphs.append(inspect.cleandoc(vars(query.arguments).get("__doc__") or ""))
+        about_arguments = _OF_A_LIST.sub("", inspect.cleandoc(vars(query.arguments).get("__doc__") or ""))
+        paragraphs.append(about_arguments[:1].upper() + about_arguments[1:])
     described = [(field.name, text) for field in fields if (text := _description(field.type))]
     paragraphs.append(" ".join(f"``{name}``: {text}" for name, text in described))
     summary, *others = [paragraph for text in paragraphs if text for paragraph in text.split("\n\n")]

@@ -296,7 +296,7 @@ class AuthorityReads(Agents, Protocol):
         """Return the current and former keys of checkpoints."""
 
     def gate_state(self) -> GateState:
-        """Return the state of the gate."""
+        """Return whether the gate is open, and why (``lifecycle.gate_state``)."""
 
 
 def changes(event: Event, before: AuthorityReads) -> Iterator[AuthorityRecord]:

@@ -93,7 +93,7 @@ class FetchArguments(query.Arguments, frozen=True):
 
 
 class ReasoningList(query.ListArguments, frozen=True):
-    """The filters of a list, newest first. ``conclusion`` selects reasonings with the words of this conclusion.
+    """The filters of a list, newest first. ``conclusion`` selects reasonings whose conclusion has these words.
 
     ``agent`` is the author, or the agent that an imported reasoning claims. ``since`` and ``until`` limit the time of
     the last change; ``by_change`` sorts by this time, so a page may repeat reasonings that changed after the previous

@@ -249,7 +249,7 @@ class CatalogQueries(QueryFamily):
     ) -> Pages[ListedEvent]:
         """Return events in the order of the log or reversed.
 
-        The filters of a list of events. The page begins after the index ``after``; ``newest`` puts the newest first.
+        The page begins after the index ``after``; ``newest`` puts the newest first.
 
         ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are
         what these records claim.
@@ -357,8 +357,7 @@ class DecisionsQueries(QueryFamily):
     ) -> Pages[Decision]:
         """Return decisions, newest first.
 
-        The filters of a list, newest first; ``paths`` selects decisions about these files or folders, or parts of
-        them.
+        ``paths`` selects decisions about these files or folders, or parts of them.
 
         ``since`` and ``until`` limit the time of the decision.
 
@@ -541,7 +540,7 @@ class HandoffsQueries(QueryFamily):
     ) -> HandoffPages:
         """Return handoffs, newest first, and the number of those that are left out as history.
 
-        The filters of a list, newest first; without ``history`` it has no imported handoff that claims to be over.
+        Without ``history`` it has no imported handoff that claims to be over.
 
         ``agent`` is a party: the sender, the receiver, the reviewer, or the author that an imported file claims.
         ``progress`` selects handoffs by their result: reported (``done``, also by the claim of an imported file),
@@ -752,7 +751,7 @@ class KindsQueries(QueryFamily):
     ) -> Pages[DeclaredKind]:
         """Return the declared kinds, newest first.
 
-        The filters of a list, newest first; ``stream_type`` is for example ``x.deploy``.
+        ``stream_type`` is for example ``x.deploy``.
 
         ``limit``: Rows of a page.
         """
@@ -789,8 +788,6 @@ class QuestionsQueries(QueryFamily):
         as_of: int | str | None = None,
     ) -> Pages[AskedQuestion]:
         """Return questions that are about no handoff, newest first.
-
-        The filters of a list, newest first.
 
         ``limit``: Rows of a page.
         """
@@ -858,7 +855,7 @@ class ReasoningsQueries(QueryFamily):
     ) -> Pages[ReasoningLine]:
         """Return reasonings, newest first.
 
-        The filters of a list, newest first. ``conclusion`` selects reasonings with the words of this conclusion.
+        ``conclusion`` selects reasonings whose conclusion has these words.
 
         ``agent`` is the author, or the agent that an imported reasoning claims. ``since`` and ``until`` limit the
         time of the last change; ``by_change`` sorts by this time, so a page may repeat reasonings that changed after
@@ -992,7 +989,7 @@ class ReportsQueries(QueryFamily):
 
         Raises Refused: ``PATTERN_NOT_SUPPORTED``.
 
-        The filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
+        ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
         ``agent`` is the author, or the agent that an imported report claims. ``imported`` selects only reports of
         other tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report.
@@ -1085,7 +1082,7 @@ class RedactionsQueries(QueryFamily):
     ) -> Pages[ListedRedaction]:
         """Return redactions, newest first.
 
-        The filters of a list, newest first: ``entry`` is the erased entry, ``by`` the author of the redaction.
+        ``entry`` is the erased entry, ``by`` the author of the redaction.
 
         ``limit``: Rows of a page. ``entry``: The index of an entry of the log, from 0.
         """
@@ -1290,7 +1287,7 @@ class SessionsQueries(QueryFamily):
     ) -> Pages[SessionLine]:
         """Return sessions, newest first.
 
-        The filters of a list, newest first. ``agent`` is the author, or the agent that an imported session claims.
+        ``agent`` is the author, or the agent that an imported session claims.
 
         ``since`` and ``until`` limit the time of the session's start.
 
@@ -1322,7 +1319,7 @@ class SessionsQueries(QueryFamily):
     ) -> Pages[StatementLine]:
         """Return findings, unknowns or dead ends of all sessions, newest first.
 
-        The filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
+        ``agent`` is the author, or the agent that an imported record claims.
 
         ``since`` and ``until`` limit the time of the statement. ``corrected`` selects only statements that were
         retracted or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force.
@@ -1371,8 +1368,6 @@ class SnapshotsQueries(QueryFamily):
         as_of: int | str | None = None,
     ) -> Pages[SnapshotLine]:
         """Return snapshots, newest first.
-
-        The filters of a list, newest first.
 
         ``limit``: Rows of a page.
         """
