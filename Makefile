@@ -46,11 +46,10 @@ $(INSTALLED)-building: locks/build.lock
 demo: $(INSTALLED)-demo
 	@$(BIN)/deed demo $(ARGS)
 
-# Three at a time on two cores: on a quiet machine two leave four tenths of them idle, waiting for processes and timers. Each
-# begins with a third of its own and takes from the others at its end: what a module or folder shares is made once, not in all
-# three, and a node that a folder shares idles in one of them (1.6 % of a core as long as its tests last, measured).
+# Four at a time on two cores: fewer leave the cores idle while tests wait for processes and timers. Each begins with a quarter of
+# its own and takes from the others at its end, so that fixtures of a module or folder are made once, not in all four.
 test: install tools
-	$(BIN)/python -m pytest -n 3 --dist worksteal -q
+	$(BIN)/python -m pytest -n 4 --dist worksteal -q
 
 # What tests call and no wheel brings: strace, tmux, SoftHSM, Chromium with its driver, Firefox and a Chinese font are installed where
 # that is allowed; tests that lack one, or Node with npm (whose packages they install from locks), are not run and say so.
@@ -103,7 +102,7 @@ lowest highest: tools
 	uv venv --quiet --clear --python $(PYTHON) build/$@
 	uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --group dev \
 	  --editable '.[dates,hsm,mcp,postgres,prov,server,tokens,web]'
-	build/$@/bin/python -m pytest -n 3 --dist worksteal -q $(TESTS)
+	build/$@/bin/python -m pytest -n 4 --dist worksteal -q $(TESTS)
 
 # Not how fast anything is: only whether every group still comes to its end.
 bench-smoke: install

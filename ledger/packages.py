@@ -1,7 +1,12 @@
-"""Looks up families for callers that need them. A missing or unusable family is refused."""
+"""Looks up families for callers that need them, and names the command that installs a missing extra.
+
+A missing or unusable family is refused.
+"""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import Any, Final
 
 from deedbook.ledger.errors import Refused
@@ -41,3 +46,8 @@ def family_missing(name: str) -> Refused:
         f"copies or shows its events (it has an entry point {name} in the group {GROUP})"
     )
     return Refused("FAMILY_MISSING", message, family=name, group=GROUP)
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra for the Python that runs now, which may not be the shell's."""
+    return f"{shlex.quote(sys.executable)} -m pip install 'deedbook[{extra}]'"

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.packages import install_command
 from deedbook.ledger.system.files import read_regular, write_whole
 
 _file_size_max_bytes: Final = 256 * 1024**2
@@ -31,7 +32,7 @@ def write_provenance(file: Path, events: Iterable[dict[str, Any]], *, ledger: st
     try:
         from prov.model import PROV_TYPE, ProvDocument  # noqa: PLC0415 - extra `prov`
     except ModuleNotFoundError as error:
-        message = "PROV needs the package prov. Install it: pip install 'deedbook[prov]'"
+        message = f"PROV needs the package prov. Install it: {install_command('prov')}"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="prov") from error
     namespace = f"urn:deedbook:{ledger}:"
     present = read_regular(file, size_max_bytes=_file_size_max_bytes, follow=True)

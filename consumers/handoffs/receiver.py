@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
@@ -157,7 +157,7 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     """Return the notices about a new handoff: it is to its own sender, or lacks notes that a receiver will ask for.
 
     >>> said = {"reproduce": ["x"], "baseline": ["none"], "tested_by": ["make test"], "traps": ["two configs"]}
-    >>> content = HandoffContent(title="t", to="a", notes=ReceiverNotes(**said))
+    >>> content = HandoffContent(title="t", to="a", criteria=["it works"], notes=ReceiverNotes(**said))
     >>> own, unsaid = notices(content, "h", "a")
     >>> own
     'a hands it to themselves: somebody else still reviews it'
@@ -165,6 +165,9 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     'a receiver also needs: tried (see `deed handoff create --help`); add with `deed handoff amend h --tried TEXT …`'
     """
     own = [f"{sender} hands it to themselves: somebody else still reviews it"] if content.to == sender else []
+    if not content.criteria:
+        add = f"`deed handoff amend {quote(name)} --add-criterion TEXT`"
+        own.append(f"it has no acceptance criterion, so nothing must be shown before it is completed; add with {add}")
     lacking = [option for kind, option in _WANTED.items() if not getattr(content.notes, kind)]
     if not lacking:
         return own
@@ -176,8 +179,13 @@ def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> lis
     """Return warnings about a completion that cannot be corrected later; ``handoff`` is of ``handoffs.show``.
 
     >>> asked = {"position": 0, "by": "kuro", "to": "alex", "mark": "open"}
-    >>> unsaid_at_completion({"status": "in_progress", "to": "kuro", "criteria": [], "questions": [asked]}, None)
-    ['it has no --summary for its reviewer, and none can be added later', 'kuro asked, and it is open: question 1']
+    >>> lists = {"tasks": [{"done": False}], "criteria": [{"mark": "checked", "evidence": ""}], "questions": [asked]}
+    >>> for warning in unsaid_at_completion({"status": "in_progress", "to": "kuro", **lists}, None):
+    ...     print(warning)
+    it has no --summary for its reviewer, and none can be added later
+    kuro asked, and it is open: question 1
+    it is open: task 1
+    it was ticked without evidence: criterion 1
     """
     to_receiver = [row for row in handoff["questions"] if row["to"] == handoff["to"]]
     holding = {row["mark"] for row in (*handoff["criteria"], *to_receiver)} & {"open", "asked", "answered"}
@@ -185,10 +193,18 @@ def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> lis
         return []  # it will be refused
     asked = [row for row in handoff["questions"] if row["by"] == handoff["to"] and row["mark"] != "settled"]
     numbers = ", ".join(str(row["position"] + 1) for row in asked)
+    tasks = _numbers(handoff["tasks"], lambda row: not row["done"])
+    bare = _numbers(handoff["criteria"], lambda row: row["mark"] == "checked" and not row["evidence"])
     return [
         *([] if summary else ["it has no --summary for its reviewer, and none can be added later"]),
         *([f"{handoff['to']} asked, and it is open: question {numbers}"] if asked else []),
+        *([f"it is open: task {tasks}"] if tasks else []),
+        *([f"it was ticked without evidence: criterion {bare}"] if bare else []),
     ]
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], is_meant: Callable[[Mapping[str, Any]], bool]) -> str:
+    return ", ".join(str(number) for number, row in enumerate(rows, 1) if is_meant(row))
 
 
 def _open_sessions(view: Ask, sender: str) -> tuple[list[str], int]:

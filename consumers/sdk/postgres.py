@@ -16,12 +16,13 @@ from typing import Any, Final, cast
 from deedbook.consumers.sdk.subscription_store import COMMITTED_TOGETHER, SCHEMA, SubscriptionStore
 from deedbook.ledger import limits
 from deedbook.ledger.errors import DeedbookError, Refused, Unavailable
+from deedbook.ledger.packages import install_command
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:
-    missing = f"a store in PostgreSQL needs psycopg ({error}): pip install 'deedbook[postgres]'"
+    missing = f"a store in PostgreSQL needs psycopg ({error}): {install_command('postgres')}"
     raise Unavailable("EXTRA_MISSING", missing, package="psycopg", extra="postgres") from error
 
 _KEY: Final = "SELECT pg_{}(hashtextextended('deedbook subscription ' || ?, 0))"

@@ -238,7 +238,8 @@ def _key_rotated(event: Event, state: Layer) -> None:
     if event.author not in (data.agent, registry.ROOT):
         require_role(event, state, "admin")
         if data.agent in registry.RESERVED_NAMES or not _ROOT_REPLACES.isdisjoint(agent.roles):
-            message = f"only root may replace the lost key of {data.agent}, because of its roles: add `--as root`"
+            why = f"only root may replace the lost key of {data.agent}, because of its roles"
+            message = f"{why}: who holds root's key adds `--as root`"
             raise Refused("NOT_AUTHORIZED", message, name=data.agent)
     if data.agent == registry.ROOT != event.author:
         raise Refused("NOT_AUTHORIZED", "only the root key may replace the root key", name=registry.ROOT)
@@ -250,7 +251,9 @@ def _checkpoint_key_rotated(event: Event, state: Layer) -> None:
     """Root replaces the checkpoint key."""
     data = typed(event, authority.CheckpointKeyRotated)
     if event.author != registry.ROOT:
-        raise Refused("NOT_AUTHORIZED", "only root may do this: add `--as root`", name=event.author)
+        raise Refused(
+            "NOT_AUTHORIZED", "only root may do this: who holds root's key adds `--as root`", name=event.author
+        )
     _require_new_key(event, state, registry.CHECKPOINT, data.key, data.proof)
 
 
@@ -260,7 +263,9 @@ def _key_compromised(event: Event, state: Layer) -> None:
     record = _known_key(event, state, data.key)
     if record.agent in registry.RESERVED_NAMES:
         if event.author != registry.ROOT:
-            message = f"only root may report a key of {record.agent} as compromised: add `--as root`"
+            message = (
+                f"only root may report a key of {record.agent} as compromised: who holds root's key adds `--as root`"
+            )
             raise Refused("NOT_AUTHORIZED", message, name=record.agent)
     elif record.agent != event.author:
         require_role(event, state, "admin")

@@ -7,6 +7,7 @@ from deedbook.ledger.client.local import LocalClient
 from deedbook.ledger.client.local_reader import OpenViews
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home.config import Settings
+from deedbook.ledger.packages import install_command
 
 
 def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
@@ -23,6 +24,6 @@ def open_client(settings: Settings, views: OpenViews | None = None) -> Client:
     try:
         from deedbook.ledger.client.remote import RemoteClient  # noqa: PLC0415 - extra `bus`
     except ModuleNotFoundError as error:
-        message = "a ledger behind a server needs nats-py: pip install 'deedbook[bus]'"
+        message = f"a ledger behind a server needs nats-py: {install_command('bus')}"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="bus") from error
     return RemoteClient(settings)

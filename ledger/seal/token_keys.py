@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.format.identity import read_private
+from deedbook.ledger.packages import install_command
 from deedbook.ledger.seal.keys import (
     SubjectKey,
     Wrapped,
@@ -40,7 +41,7 @@ def _load() -> Any:
     try:
         import pkcs11  # noqa: PLC0415 - the extra ``hsm``
     except ImportError as error:
-        message = "keys in a token need an optional part: `pip install 'deedbook[hsm]'`"
+        message = f"keys in a token need an optional part: {install_command('hsm')}"
         raise Refused("EXTRA_MISSING", message, extra="hsm") from error
     return pkcs11
 

@@ -34,6 +34,7 @@ from typing import Final
 
 from deedbook.ledger import limits
 from deedbook.ledger.errors import Unavailable
+from deedbook.ledger.packages import install_command
 from deedbook.ledger.service.server_config import STORE_IN_CLUSTER, BusUsers, Member, render_config
 from deedbook.ledger.system.files import lock_file, replacing
 
@@ -377,7 +378,7 @@ def find_server(override: Path | None = None) -> Path:
         refused.append(f"{program} " + (f"is {version[0]}.{version[1]}" if version else "does not run as nats-server"))
     tried = "; ".join(refused) or "there is none beside this Python or on PATH"
     needed = ".".join(map(str, version_min))
-    message = f"no nats-server {needed} or later: {tried}. Install it with: pip install 'deedbook[server]'"
+    message = f"no nats-server {needed} or later: {tried}. Install it with: {install_command('server')}"
     raise Unavailable("SERVER_MISSING", message, refused=refused)
 
 

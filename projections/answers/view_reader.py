@@ -21,6 +21,7 @@ from deedbook.ledger.home.environment import temporary_files_folder
 from deedbook.ledger.home.location import CONFIG_FILE, VIEWS_FILE
 from deedbook.ledger.home.trust import actions_of
 from deedbook.ledger.lifecycle.clock import ledger_now
+from deedbook.ledger.packages import install_command
 from deedbook.ledger.system.files import can_write, temporary_folder
 from deedbook.ledger.system.resource import Resource
 from deedbook.projections.agents.compromised import marked
@@ -83,7 +84,7 @@ class ViewReader(Resource):
         try:
             from deedbook.projections.stores.postgres import PostgresStore  # noqa: PLC0415 - extra `postgres`
         except ModuleNotFoundError as error:
-            message = "views in PostgreSQL need its driver: pip install 'deedbook[postgres]'"
+            message = f"views in PostgreSQL need its driver: {install_command('postgres')}"
             raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra="postgres") from error
         return PostgresStore(url, ledger=self.client.ledger)
 

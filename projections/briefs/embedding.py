@@ -38,6 +38,7 @@ from typing import Final, NamedTuple, Self
 
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.brief import PackedEmbedding
+from deedbook.ledger.packages import install_command
 
 _byte_max: Final = 127
 _gram_sizes: Final = (3, 4)
@@ -133,7 +134,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     if not embedder.is_same(HASH_V1):
         semantic = _semantic()
         if semantic is None or not embedder.is_same(semantic[0]):
-            message = f"the embedder {embedder} is not installed here: run `pip install deedbook[semantic]`"
+            message = f"the embedder {embedder} is not installed here: run {install_command('semantic')}"
             raise Refused("EMBEDDER_MISMATCH", message, embedders=[str(embedder), str(best_embedder())])
         return Embedding(semantic[1]([text])[0] if text.strip() else [0.0] * embedder.dim, semantic[0])
     weights: dict[str, float] = {}

@@ -23,6 +23,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
+from deedbook.ledger.packages import install_command
 from deedbook.ledger.system.files import read_regular
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def extra(name: str, verb: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        message = f"{verb} needs the package {error.name}: pip install 'deedbook[{name}]'"
+        message = f"{verb} needs the package {error.name}: {install_command(name)}"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra=name) from error
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.families import Family, installed
-from deedbook.ledger.packages import family_of, part_of
+from deedbook.ledger.packages import family_of, install_command, part_of
 
 help_width_max: Final = 150
 
@@ -371,5 +371,5 @@ def load(target: str) -> Any:
         name = str(error.name).partition(".")[0]
         if name not in EXTRAS:
             raise
-        message = f"this needs the package {name}: pip install 'deedbook[{EXTRAS[name]}]'"
+        message = f"this needs the package {name}: {install_command(EXTRAS[name])}"
         raise Unavailable("EXTRA_MISSING", message, package=name, extra=EXTRAS[name]) from error

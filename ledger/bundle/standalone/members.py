@@ -32,7 +32,8 @@ KEYS = ("agents.vkeys", "checkpoint.vkey", "root.fingerprint", "root.vkey")
 def check_size(name: str, size: int) -> None:
     """Check that a bundle may contain a file of this name and size."""
     limit = next((limit for pattern, limit in SIZES if re.fullmatch(pattern, name)), None)
-    need(limit is not None, f"a bundle cannot contain a file named {name!r}", "INVALID_FORMAT")
+    why = f"{name!r} is no file of a bundle: remove it, or check the tar file itself"
+    need(limit is not None, why, "INVALID_FORMAT")
     need(0 <= size <= (limit or 0), f"{name} has {size} bytes; the limit is {limit}", "TOO_LARGE")
 
 

@@ -309,8 +309,7 @@ def admin_author(app: App) -> Author:
         app.act_as(ROOT)  # DEEDBOOK_AGENT names the usual agent of a shell, which was not chosen for this command
     name = app.acting()
     if name != NODE and not _is_admin(app):  # the node registers services: the ledger decides whether this is a service
-        remedy = f"add `--as {ROOT}`" + ("" if has_root_key else f" where the key of {ROOT} lies")
-        message = f"only an admin may do this, and {name} is not an admin: {remedy}"
+        message = f"only an admin may do this, and {name} is not an admin: who holds {ROOT}'s key adds `--as {ROOT}`"
         raise Refused("NOT_AUTHORIZED", message, name=name, role="admin")
     return app.author(name)
 

@@ -19,6 +19,7 @@ import msgspec
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.clock import age_text, compare_clocks
+from deedbook.consumers.interfaces.cli.commands.harness import path_advice
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
@@ -56,7 +57,7 @@ from deedbook.ledger.home.location import (
 from deedbook.ledger.lifecycle.authority import AgentRecord
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 from deedbook.ledger.limits import map_alarm_ratio
-from deedbook.ledger.packages import part_of
+from deedbook.ledger.packages import install_command, part_of
 from deedbook.ledger.service.server import find_server
 from deedbook.ledger.trust.history import head_text
 from deedbook.projections.answers.reader import Reader
@@ -114,9 +115,12 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
     yield Check("package", ok=True, found=f"deedbook {version_text()} in {Path(deedbook.__file__).parent}")
     yield _checked("nats-server", partial(_server_check, home))
     has_tokens = find_spec("rs_bpe") is not None
-    yield Check("tokens", ok=True, found="exact (rs-bpe)" if has_tokens else "estimates: install deedbook[tokens]")
+    yield Check(
+        "tokens", ok=True, found="exact (rs-bpe)" if has_tokens else f"estimates: run {install_command('tokens')}"
+    )
     has_mcp = find_spec("mcp") is not None
-    yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else "none: install deedbook[mcp]")
+    yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else f"none: run {install_command('mcp')}")
+    yield Check("shell", ok=True, found=path_advice() or "it finds this `deed`")
     yield _families_check()
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")
 

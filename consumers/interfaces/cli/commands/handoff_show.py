@@ -224,13 +224,18 @@ _MARK_NOTES: Final = {
 }
 
 
+_CRITERIA: Final = "Acceptance criteria"
+
+
 def _print_lists(handoff: dict[str, Any]) -> None:
-    for heading, rows in (("Tasks", handoff["tasks"]), ("Acceptance criteria", handoff["criteria"])):
+    for heading, rows in (("Tasks", handoff["tasks"]), (_CRITERIA, handoff["criteria"])):
         if rows:
             echo(f"\n{heading}")
         for number, item in enumerate(rows, 1):
             mark = "x" if item.get("done") or item.get("mark") in ("checked", "claimed") else " "
             note = _MARK_NOTES.get(item.get("mark"), "").format(quote_text(item.get("waiver_reason", "")))
+            if heading == _CRITERIA and item["mark"] == "checked" and not item["evidence"]:
+                note = "  (no evidence)"
             echo(f"  {number}. [{mark}] {quote_text(item['text'])}{note}")
             if item.get("evidence"):
                 echo(quote_text(f"       {item['evidence']}"))

@@ -21,6 +21,7 @@ from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home, home_in, present_folder
+from deedbook.ledger.packages import install_command
 
 _TEAM_ADVICE: Final = (
     "Commit these files. They work on machines with `deed` and a ledger. DEEDBOOK_AGENT names the agent that acts; "
@@ -105,11 +106,11 @@ def advice_of(harness: Harness, scope: Scope) -> str:
 def common_advice() -> list[str]:
     """Return what a person still has to do for every harness."""
     has_mcp = find_spec("mcp") is not None
-    mcp_advice = "" if has_mcp else "The MCP server needs one more package: pip install 'deedbook[mcp]'"
-    return list(filter(None, [_path_advice(), mcp_advice]))
+    mcp_advice = "" if has_mcp else f"The MCP server cannot start yet: run {install_command('mcp')}"
+    return list(filter(None, [path_advice(), mcp_advice]))
 
 
-def _path_advice() -> str:
+def path_advice() -> str:
     """Return advice if a shell does not find this `deed` by its name, which the page for agents uses; else nothing."""
     own, on_path = own_command(), shutil.which(COMMAND)
     if on_path is not None and Path(on_path).samefile(own):
