@@ -1,4 +1,4 @@
-"""What `deed seal`, `--seal`, `--unseal` and `deed erase` do beyond the answers on ``transcripts/sealing.md``."""
+"""`deed seal`, `--seal`, `--unseal` and `deed erase`, beyond the answers on ``transcripts/sealing.md``."""
 
 from __future__ import annotations
 
