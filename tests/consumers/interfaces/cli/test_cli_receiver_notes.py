@@ -61,14 +61,14 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     git("commit", "-qm", "one")
     touches = [word for text in ("kept.py:3", "a b.py", "new.py", "gone.py", "x" * 300) for word in ("--touches", text)]
     name = claimed(deed, fresh("commit"), *touches)
-    deed("handoff", "check", name, "--all", "--as", "b")
+    deed("handoff", "check", name, "--all", "--evidence", "1 passed", "--as", "b")
     for file in files[1:]:
         file.write_text("2\n")
     said = "not committed here: {}: commit first, or the reviewer verifies other content"
     done = deed.data("handoff", "complete", name, "--summary", "it works", "--as", "b")
     assert done["warnings"] == [said.format("a b.py, new.py")]
     other = claimed(deed, fresh("commit"), *touches)
-    deed("handoff", "check", other, "--all", "--as", "b")
+    deed("handoff", "check", other, "--all", "--evidence", "1 passed", "--as", "b")
     (tmp_path / "out.txt").write_text("1")
     named = ("--artifact", "out.txt", "--artifact", "kept.py", "--artifact", "commit 1a2b")
     done = deed.data("handoff", "complete", other, *named, "--summary", "it works", "--as", "b")

@@ -116,7 +116,21 @@ def test_prov_that_cannot_be_written_is_refused(deed: Deed, tmp_path: Path) -> N
 
 def test_missing_dependency_comes_first_and_leads_to_the_amendment(deed: Deed, fresh: Callable[[str], str]) -> None:
     name = fresh("waiting")
-    words = ("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
+    words = (
+        "handoff",
+        "create",
+        name,
+        "--as",
+        "a",
+        "--to",
+        "b",
+        "--reviewer",
+        "rita",
+        "--title",
+        "t",
+        "--criterion",
+        "c",
+    )
     warned = deed.run(*words, "--depends-on", "nowhere", "--session", "none").err.splitlines()
     assert warned[0] == f"warning: {name} can never be claimed before there is a handoff nowhere"
     assert warned[1].startswith("warning: a receiver also needs: reproduce, ")
