@@ -133,6 +133,7 @@ class Audit:
         self.rules = Rules(self.kinds, self.authority)
         self.page = Page(self.kinds)
         self.is_page_checked = False
+        self.broken = 0  # problems of events that are signed rightly and break a rule
         self.size: int = self.manifest["size"]
         self.needed: dict[str, int] = {}
         self.cited: dict[str, tuple[int, str]] = {}
@@ -442,6 +443,7 @@ class Audit:
         for index, code, message in self.refusals:
             if first is None or index < first:
                 self.add_problem(index, message, code)
+                self.broken += 1
             else:
                 self.missing.append(f"the entry that allows entry {index} ({code}: {message})")
         self.settle_erased()
@@ -619,11 +621,14 @@ class Audit:
         if self.problems:
             where = next((f" at entry {index}" for index, _, _ in self.problems if index is not None), "")
             count = f"{len(self.problems)} problem{'s' * (len(self.problems) != 1)}"
-            return 6, f"INVALID{where}: {count} in {self.entries} entries ({trust})"
+            are_signed = len(self.problems) == self.broken and self.signatures == self.entries
+            rest = "; all signatures are right, but rules are broken" if are_signed else ""
+            rest += "" if self.is_page_checked else "; index.html not checked"
+            return 6, f"INVALID{where}: {count} in {self.entries} entries{rest} ({trust})"
         streams = [name for name in self.versions if name and not self.rules.is_replayed(name)]
         unreplayed = sorted({name.partition("/")[0] for name in streams})
         stream = self.manifest["stream"]
-        scope = "whole log" if stream is None else f"stream {stream} and authority as of head {self.size}"
+        scope = "all streams" if stream is None else f"stream {stream} and authority as of head {self.size}"
         summary = f"{self.signatures} signatures, tree of {self.size}, rules, checkpoint ({scope}; {trust})"
         wants = {ref: f" (entry {index} names it)" for ref, (index, _) in self.cited.items()}
         wants |= {ref: f" (entry {index} needs it)" for ref, index in self.needed.items()}

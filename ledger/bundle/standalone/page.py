@@ -376,9 +376,7 @@ class Page:
     def state_of(self, manifest: dict[str, Any], fingerprint: str) -> list[str]:
         """Return the state that the verdict is about, and what the bundle lacks."""
         size, stream = manifest["size"], manifest["stream"]
-        content = (
-            "the whole log" if stream is None else f"the stream {safe(stream)}, and the streams that its rules read"
-        )
+        content = "all streams" if stream is None else f"the stream {safe(stream)}, and the streams that its rules read"
         lacking = f"none up to entry {size - 1}"
         if stream is not None:
             lacking = (

@@ -173,6 +173,7 @@ def test_verdict_names_the_newest_entry_also_if_it_was_not_permitted(forge: Forg
     path, index = forge.export(tmp_path / "log.tar"), len(forge.entries) - 1
     said = alone(path).text
     assert f"entry {index}: NOT_APPROVED: handoff.claimed by bob on handoff/unseen: " in said
+    assert "; all signatures are right, but rules are broken; index.html not checked (" in said.splitlines()[-1]
     assert f"newest entry here: {index}, " in said
     assert "approved by nobody: handoff/unseen" in said
 

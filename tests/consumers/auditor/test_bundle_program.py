@@ -50,6 +50,7 @@ def test_program_in_the_bundle_agrees(
     wrong = run_alone(folder, "--root", "0" * 64)
     assert (wrong.returncode, "not " + "0" * 64 in wrong.stdout) == (6, True)
     assert re.search(r"INVALID at entry 0: 1 problem in .*\(root key does not match --root\)\n\Z", wrong.stdout)
+    assert "signatures are right" not in wrong.stdout
 
 
 @pytest.mark.parametrize("bundle", ["whole", "partial"])
