@@ -80,9 +80,9 @@ def shorten(text: str, chars_max: int) -> str:
     used = _width(beginning)
     if 2 * used >= room:
         return beginning + ELLIPSIS
-    following = _SPACE.search(trimmed, len(beginning) + 1)
-    rest = trimmed[following.end() :] if following else ""
     half = _sign_end(trimmed, (room + used) // 2)
+    following = _SPACE.search(trimmed, max(len(beginning) + 1, half))
+    rest = trimmed[following.end() :] if following else ""
     tail = shorten(rest, chars_max - _width(trimmed[:half]) - 2) if rest and half > len(beginning) + 1 else ""
     if tail in {"", ELLIPSIS}:
         return trimmed[: _sign_end(trimmed, room)].rstrip() + ELLIPSIS

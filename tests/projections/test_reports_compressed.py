@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reporting import EVENT, report
 
@@ -90,6 +90,11 @@ def test_the_longest_report_stays_near_800_tokens(text):
     assert count_tokens(compressed_of(made)) <= 900
 
 
+def test_a_word_that_is_cut_inside_is_not_repeated_after_several_spaces():
+    assert shorten("see  " + "x" * 40 + " for why", 24) == "see  xxxxxxxx… for why"
+
+
+@example("00000000000 \r0000000\u0e5c0\U0001fbfa", 24)
 @given(st.text(min_size=1, max_size=300), st.integers(2, 120))
 def test_a_shortened_text_is_a_beginning_of_the_whole_within_its_limit(text, limit):
     short = shorten(text, limit)
