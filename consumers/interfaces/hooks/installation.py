@@ -29,7 +29,10 @@ SERVER: Final = "deedbook"
 
 
 class Outcome(NamedTuple):
-    """The result for one file: ``done`` is wrote, updated, removed or unchanged; ``kept`` copies an edited file."""
+    """The result for one file.
+
+    ``done`` is wrote, updated, restored, removed or unchanged; ``kept`` is the copy of an edited file.
+    """
 
     path: Path
     state: State
@@ -165,13 +168,13 @@ class Installation:
         if current is None:
             return _Change(path, None, None, None, Outcome(path, state))
         if recorded is not None and records.digest(current) == recorded.after:
-            return _Change(path, current, recorded.before, None, Outcome(path, state, "removed"))
+            return _removed(path, current, recorded.before, state)
         if state is State.MISSING:
             return _Change(path, current, current, None, Outcome(path, state))
         if state is State.EDITED and not force:
             raise _edited(path, self.harness)
         rest = _in(path, lambda: part.remove(_text(current), _before(part, recorded)))
-        return _Change(path, current, _rest(part, recorded, rest), None, Outcome(path, state, "removed"))
+        return _removed(path, current, _rest(part, recorded, rest), state)
 
     def _record(self, changes: list[_Change], folders: list[str]) -> records.Record:
         files = [change.record for change in changes if change.record is not None]
@@ -212,6 +215,11 @@ def _write(changes: list[_Change]) -> None:
         if lost := [str(change.path) for change in reversed(written) if not _is_restored(change)]:
             error.with_details(not_put_back=lost)
         raise
+
+
+def _removed(path: Path, current: bytes, rest: bytes | None, state: State) -> _Change:
+    """Return the removal of our part of a file; a file that had nothing else is deleted."""
+    return _Change(path, current, rest, None, Outcome(path, state, "removed" if rest is None else "restored"))
 
 
 def _is_restored(change: _Change) -> bool:
