@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from nacl.signing import SigningKey
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of the tests import each other by their bare names
+
 from tests.bench.pairs import Bench, Row, rate
 from tests.bench.rivals import CORES, verify_all
 
