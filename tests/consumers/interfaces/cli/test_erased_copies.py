@@ -293,9 +293,8 @@ class KilledError(Exception):
     """The process was killed here."""
 
 
-def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_the_same_command(
-    project: Deed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def redact_until_copies(project: Deed, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, tuple[str, ...]]:
+    """Redact with a command that is killed before it cleans the copies; return the text's file and the command."""
     spread(project)
     text = project.home.parent / "secret"
     text.write_text(SECRET)
@@ -303,6 +302,13 @@ def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_t
     with monkeypatch.context() as patch:
         patch.setattr(redact_command, "_finish", raising(KilledError))
         assert project.run(*options).code == 1
+    return text, options
+
+
+def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_the_same_command(
+    project: Deed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, options = redact_until_copies(project, monkeypatch)
     assert "docs/handoffs/h1.md" in "\n".join(holding(project))
     assert [copy["done"] for copy in project.data(*options)["copies"] if copy["place"].endswith("h1.md")] == [
         "rewritten"
@@ -314,12 +320,7 @@ def test_redaction_that_was_killed_before_it_came_to_the_copies_is_finished_by_t
 def test_verb_that_signs_nothing_takes_the_texts_out_of_the_copies_too(
     project: Deed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spread(project)
-    text = project.home.parent / "secret"
-    text.write_text(SECRET)
-    with monkeypatch.context() as patch:
-        patch.setattr(redact_command, "_finish", raising(KilledError))
-        project.run("redact", "--containing", str(text), "--reason", "a password", "--yes", "--as", "root")
+    text, _ = redact_until_copies(project, monkeypatch)
     text.unlink()
     assert "docs/handoffs/h1.md" in "\n".join(holding(project))
     assert "redacted since the last look here" in project.run("next", "--as", "a").err
