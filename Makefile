@@ -36,7 +36,7 @@ $(INSTALLED)-building: locks/build.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Deedbook needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "this Python cannot make environments: apt install python3-venv, or make PYTHON=python3.12 …"; exit 1; }
-	@echo "Installing what the demo needs into .venv: about 70 MB, 15 seconds with a fast network. Nothing outside this folder changes."
+	@echo "Installing what the demo needs into .venv: about 100 MB, 15 seconds with a fast network. Nothing outside this folder changes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip .venv
 	@$(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m zipfile -e "$$($(PYTHON) -c '$(PIP_WHEEL)')" \
 	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
@@ -163,8 +163,8 @@ contract: install
 # One lock a purpose, each package in the same version everywhere. The demo has a lock of its own because all extras take three
 # times as long to install, and 200 MB (`tokens` alone 48).
 LOCK := uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
-DEMO := pyproject.toml --extra server --extra web
-IMAGE := $(DEMO) --extra dates --extra mcp --extra otel --extra postgres --extra prov --extra tokens
+DEMO := pyproject.toml --extra mcp --extra server --extra web
+IMAGE := $(DEMO) --extra dates --extra otel --extra postgres --extra prov --extra tokens
 lock:
 	$(LOCK) $(IMAGE) --extra hsm --group dev -o locks/develop.lock
 	$(LOCK) $(IMAGE) -c locks/develop.lock -o locks/image.lock
