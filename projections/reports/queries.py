@@ -25,7 +25,7 @@ from deedbook.projections.reports.answers import ReportAnswer, ReportedSession, 
 from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import ListedReport, ReportCorrection, is_same
 from deedbook.projections.reports.trends import grounds_of
-from deedbook.projections.sessions.queries import corrections_of, find_session
+from deedbook.projections.sessions.queries import corrections_of_texts, find_session
 
 pattern_max_chars: Final = 1_000
 pattern_memory_max_bytes: Final = 8 * 1024**2
@@ -167,7 +167,7 @@ def _read(context: query.QueryContext, rows: list[dict[str, Any]]) -> list[Liste
     """Return the reports of rows, with the corrections that came after them, or that concern the same words."""
     reports = [read_json(row["report"], ListedReport) for row in rows]
     by_session: dict[str, list[ReportCorrection]] = {report.session_id: [] for report in reports}
-    for row in corrections_of(context, *by_session) if by_session else ():
+    for row in corrections_of_texts(context, *by_session) if by_session else ():
         fields = {name: row[name] for name in ReportCorrection.__struct_fields__ if name in row}
         correction = ReportCorrection(**fields, timestamp=clock_text(row["happened_ms"]))
         by_session[row["session_id"]].append(correction)

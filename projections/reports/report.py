@@ -3,7 +3,8 @@
 A report is signed and never changes, but its readers must not rely on statements that its author has retracted. So
 corrections of its session are applied whenever it is read: struck through in Markdown, and left out of texts that
 others build on (``uncorrected``). A text is recognised by its words, also if the report has it shortened. A text that
-the report paraphrases stays, with the correction beside it.
+the report paraphrases stays, with the correction beside it. A text that the session states again, in an entry that
+still stands, is not corrected.
 """
 
 from __future__ import annotations

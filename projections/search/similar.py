@@ -46,7 +46,7 @@ from deedbook.projections.search.nearness import (
 )
 from deedbook.projections.search.queries import excerpt_of, terms_of
 from deedbook.projections.search.words import features_of, stem_of, words_of
-from deedbook.projections.sessions.queries import corrections_of
+from deedbook.projections.sessions.queries import corrections_of_texts
 
 overlap_compared_max: Final = 150
 overlap_min: Final = 0.20
@@ -233,7 +233,7 @@ def _spelled(features: Sequence[str], text: str) -> list[str]:
 def _read(context: QueryContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the fields of ``ComparedSession``."""
     taken_back: dict[str, list[str]] = {row["session_id"]: [] for row in rows}
-    for correction in corrections_of(context, *taken_back):
+    for correction in corrections_of_texts(context, *taken_back):
         taken_back[correction["session_id"]].append(correction["text"])
     sessions = []
     for row in (with_json(row, "key_findings") for row in rows):

@@ -274,3 +274,27 @@ def test_grounds_read_of_the_log_only_what_lies_between_a_sessions_start_and_end
         steps = [row["detail"] for row in reading.rows(f"EXPLAIN QUERY PLAN {trends._TICKED}", (0, 9))]
     assert "SEARCH l USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in steps
     assert not [step for step in steps if step.startswith("SCAN")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "correct", "field"),
+    [
+        (session.FindingLogged("the pool leaks"), lambda id_: session.FindingRetracted(id_, "no"), "key_findings"),
+        (session.UnknownLogged("who closes it"), lambda id_: session.UnknownResolved(id_, "10"), "remaining_unknowns"),
+    ],
+)
+def test_text_that_is_stated_again_is_not_corrected(ledger, reader, entry, correct, field):
+    """An author retracts a finding to record the same one with other evidence."""
+    ledger.emit("bob", "session/s", session.SessionStarted())
+    wrong = ledger.emit("bob", "session/s", entry)
+    ledger.clock.advance(1)
+    right = ledger.emit("bob", "session/s", entry)
+    ledger.report("s", **{field: [getattr(entry, entry.__struct_fields__[0])]})
+
+    def corrections():
+        return len(reader.answer("reports.show", {"id": "s"})["report"]["corrections"])
+
+    ledger.emit("bob", "session/s", correct(wrong.id))
+    assert corrections() == 0
+    ledger.emit("bob", "session/s", correct(right.id))
+    assert corrections() == 2
