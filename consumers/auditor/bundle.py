@@ -143,11 +143,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     ends = _read_stream_heads(bundle, part, findings)
     if ends is not None:
         part.finish(ends.streams, ends.authority, ends.size)
-    for index, refusal in sorted(part.refused.items()):
-        findings.problem(index, refusal.code, refusal.message)
-    for index, refusal in sorted((part.notes | part.doubtful).items()):
-        findings.note(index, refusal.code, refusal.message)
-    findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
+    _report_refusals(part, findings)
     verified, suspects = part.kinds.total(), [*part.compromised()]
     # Treat an authority event that may be wrong as missing: nothing that follows from it is known.
     unsure = part.doubtful.keys() & {index for index, *_ in part.authority}
@@ -171,6 +167,19 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
         missing=part.missing,
         missing_files=bundle.lost,
     )
+
+
+def _report_refusals(part: PartialReplay, findings: Findings) -> None:
+    """Report every error of each entry, and as notes the refusals that a missing entry may explain."""
+    for report, by_index in (
+        (findings.problem, part.refused),
+        (findings.note, part.notes),
+        (findings.note, part.doubtful),
+    ):
+        for index, refusals in sorted(by_index.items()):
+            for refusal in refusals:
+                report(index, refusal.code, refusal.message)
+    findings.note(None, "NOT_FOUND", _WHOLE_LOG_ONLY)
 
 
 def _report_blobs(blobs: BundleBlobs, erased: Collection[str], findings: Findings, *, is_whole: bool) -> None:
@@ -295,10 +304,13 @@ def _check_files(bundle: Bundle, findings: Findings) -> None:
 
 
 def _check_keys(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -> None:
-    members = layout.key_members(outcome.replay.authority)
-    if outcome.lost_from is not None:
-        message = "only the root's files in keys/ were compared, because an entry is lost"
-        findings.note(outcome.lost_from, "VERIFICATION_FAILED", message)
+    replay, lost_from = outcome.replay, outcome.lost_from
+    members = layout.key_members(replay.authority)
+    refused = (index for index, *_ in replay.authority if not replay.is_accepted(index))
+    unsure = next(refused, None) if lost_from is None else lost_from
+    if unsure is not None:
+        message = "only the root's files in keys/ were compared, because an entry is lost or was refused"
+        findings.note(unsure, "VERIFICATION_FAILED", message)
         members = {name: wanted for name, wanted in members.items() if name.startswith("keys/root.")}
     for name, wanted in members.items():
         if bundle.read(name) != wanted:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -135,9 +135,9 @@ class Replay:
         """Return the redactions of entries whose bodies are here all the same, by the index of the entry."""
         records = self.redactions().items()
         done = {index: record.done for index, record in records if record.done is not None and index not in self.erased}
-        return {index: signed for index, signed in done.items() if self._is_here(index)}
+        return {index: signed for index, signed in done.items() if self.is_accepted(index)}
 
-    def _is_here(self, index: int) -> bool:
+    def is_accepted(self, index: int) -> bool:
         """Return whether the entry was replayed, and its rule accepted it."""
         found = ((bisect_left(indexes, index), indexes) for indexes in self.signed_by.values())
         return any(at < len(indexes) and indexes[at] == index for at, indexes in found)
@@ -239,16 +239,16 @@ class MissingEntries(msgspec.Struct, frozen=True):
 class PartialReplay(Replay):
     """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
-    These dicts are by index: ``refused`` are the errors; ``doubtful`` are refusals after a gap, which may be their
-    reason. ``missing`` is known after ``finish``.
+    These dicts are by index, and an entry may have several of each: ``refused`` are the errors; ``doubtful`` are
+    refusals after a gap, which may be their reason. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
-        self.refused: dict[int, Refused] = {}
-        self.notes: dict[int, Refused] = {}
+        self.refused: defaultdict[int, list[Refused]] = defaultdict(list)
+        self.notes: defaultdict[int, list[Refused]] = defaultdict(list)
         self._times = Clock(self._refuse, self._note)
         super().__init__(MemoryState(self._note_missing), self._times)
-        self.doubtful: dict[int, Refused] = {}
+        self.doubtful: defaultdict[int, list[Refused]] = defaultdict(list)
         self.missing: list[MissingEntries] = []
         self._streams: set[str] = set()
         self._batches: dict[bytes, tuple[int, int]] = {}
@@ -260,7 +260,7 @@ class PartialReplay(Replay):
         try:
             entry, candidate = read_entry(data, may_lack_family=True)
         except Refused as refusal:
-            self.refused.setdefault(index, refusal)
+            self.refused[index].append(refusal)
             return
         if not (is_verified or is_signed(entry, batch_path)):
             self._refuse(index, "SIGNATURE_INVALID", "its signature is not valid")
@@ -276,9 +276,10 @@ class PartialReplay(Replay):
         self._count_gaps(index, candidate.body, entry)
         replayed = self.step(index, entry, candidate)
         if replayed.misplaced is not None:
-            self.refused.setdefault(index, replayed.misplaced)
+            self.refused[index].append(replayed.misplaced)
         if replayed.refused is not None:
-            self.doubtful[index] = Refused(replayed.refused.code, refusal_text(replayed.refused, candidate))
+            code, message = replayed.refused.code, refusal_text(replayed.refused, candidate)
+            self.doubtful[index].append(Refused(code, message))
 
     def finish(self, stream_versions: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
         """Complete the replay after the last entry.
@@ -295,16 +296,16 @@ class PartialReplay(Replay):
         self.missing.sort(key=lambda gap: (gap.shown_by, gap.stream or ""))
         unsure_since = min((gap.since for gap in self.missing), default=None)
         for index in [index for index in self.doubtful if unsure_since is None or index < unsure_since]:
-            self.refused.setdefault(index, self.doubtful.pop(index))
+            self.refused[index] += self.doubtful.pop(index)
         is_authority_whole = all(gap.stream is not None for gap in self.missing)
         for index in self.unconfirmed():
-            (self.refused if is_authority_whole else self.doubtful).setdefault(index, unconfirmed_refusal(index))
+            (self.refused if is_authority_whole else self.doubtful)[index].append(unconfirmed_refusal(index))
 
     def _refuse(self, index: int, code: str, message: str) -> None:
-        self.refused.setdefault(index, Refused(code, message))
+        self.refused[index].append(Refused(code, message))
 
     def _note(self, index: int, code: str, message: str) -> None:
-        self.notes.setdefault(index, Refused(code, message))
+        self.notes[index].append(Refused(code, message))
 
     def _note_missing(self, key: bytes) -> None:
         """Note a stream that the rules read and that has no entry so far, with the index of the first read."""

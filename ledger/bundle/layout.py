@@ -157,7 +157,7 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
     for index, author, data in authority:
         signers = signers.after(index, data)
         match data:
-            case LedgerCreated():
+            case LedgerCreated() if index == 0:
                 created = data
                 lines += [_vkey("root", data.root), _vkey("node", data.node_key)]
             case AgentRegistered():
@@ -166,7 +166,7 @@ def key_members(authority: AuthorityEvents) -> dict[str, bytes]:
                 lines.append(_vkey(data.agent, data.key))
             case KeyDelegated():
                 lines.append(_vkey(author, data.key))
-            case _:  # other authority events name no key
+            case _:  # other authority events name no key, and a later ledger.created counts for nothing
                 continue
     if created is None:
         return {}

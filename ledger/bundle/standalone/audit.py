@@ -34,6 +34,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     TREE_MAX,
     WrongError,
     digest_of,
+    is_signed,
     leaf_hash,
     need,
     parse_checkpoint,
@@ -42,6 +43,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     read_note,
     read_proof,
     read_text,
+    signed_bytes,
     tile_name,
     tree_root,
     vkey,
@@ -93,6 +95,8 @@ class Audit:
     ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
     ``cited`` are the refs of a file or event that entries give as evidence or result, each with its first entry.
     ``last_read`` are index and time of the last entry that could be read.
+    ``batch`` are the entries of the open batch of ``batch_size``, each None if it cannot be read, and ``unread`` the
+    indexes of entries that cannot be read and that no open batch has.
     ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
     ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
     cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``leaves`` are
@@ -110,7 +114,9 @@ class Audit:
         self.last_index, self.jumps = -1, dict[int, int]()
         self.last_read: tuple[int, int] | None = None
         self.doubt: tuple[int, int] | None = None
-        self.batch: list[tuple[int, Entry]] = []
+        self.batch: list[tuple[int, Entry | None]] = []
+        self.batch_size = 1
+        self.unread: set[int] = set()
         self.problems: list[tuple[int | None, str, str]] = []
         self.refusals: list[tuple[int, str, str]] = []
         self.gaps: list[tuple[int, str]] = []
@@ -190,11 +196,13 @@ class Audit:
             entry = read_entry(data)
             self.last_read = index, entry.accepted_ms
             if proof is None:
-                self.run_check(index, self.check_signature, entry)
+                self.add_to_batch(index, entry)
             event = self.kinds.read(index, entry)
         except FAULTS:
             self.has_all_authority = False
             if self.manifest["content"] == "log":
+                if entry is None:
+                    self.add_to_batch(index, None)
                 self.is_whole = False
                 self.gaps.append((index, f"entry {index}, which cannot be read"))
                 if entry is not None:
@@ -228,42 +236,86 @@ class Audit:
         self.authority.count(event)
         self.idems |= {(event.author, idem)} if idem is not None else set()
 
-    def check_signature(self, index: int, entry: Entry) -> None:
-        """Check the signature of an entry. That of a batch is checked at its last entry."""
-        batch, self.batch = self.batch, []
-        if batch and entry.position == 0:
-            self.add_problem(batch[0][0], f"the batch ends before entry {index}", "VERIFICATION_FAILED")
-            batch = []
-        need(entry.position == len(batch), "it is not the next entry of its batch")
-        first = batch[0][1] if batch else entry
-        shared = (first.key, first.signature, first.batch_size, first.accepted_ms)
-        is_equal = shared == (entry.key, entry.signature, entry.batch_size, entry.accepted_ms)
-        need(is_equal, "it differs from its batch in key, signature, size or time")
-        batch.append((index, entry))
-        if len(batch) < entry.batch_size:
-            self.batch = batch
-            return
-        start, size = batch[0][0], sum(len(member.body) for _, member in batch if not member.is_erased)
+    def add_to_batch(self, index: int, entry: Entry | None) -> None:
+        """Add the next entry of a log to its batch, and check the batch at its last entry.
+
+        ``entry`` is None if it cannot be read: then it may be any member of the batch that is open or follows.
+        """
+        if self.batch and not self.continues_batch(index, entry):
+            self.end_batch()
+        if not self.batch:
+            position, self.batch_size = (0, 1) if entry is None else (entry.position, entry.batch_size)
+            self.batch = [(earlier, None) for earlier in range(index - position, index)]
+            if not self.unread.issuperset(earlier for earlier, _ in self.batch):
+                message = f"it is number {position} of a batch whose earlier entries are missing"
+                self.add_problem(index, message, "VERIFICATION_FAILED")
+            self.unread |= {index} if entry is None else set()
+        self.batch.append((index, entry))
+        if len(self.batch) >= self.batch_size:
+            batch, self.batch = self.batch, []
+            known = [(member, entry) for member, entry in batch if entry is not None]
+            if len(known) == len(batch):  # otherwise, the entry that cannot be read is a problem already
+                self.check_batch(known)
+
+    def continues_batch(self, index: int, entry: Entry | None) -> bool:
+        """Return whether an entry belongs to the open batch: by its numbers, or by its key and signature."""
+        if entry is None or (entry.batch_size, entry.position) == (self.batch_size, len(self.batch)):
+            return True
+        first = next((member for _, member in self.batch if member is not None), None)
+        if first is None or (entry.key, entry.signature) != (first.key, first.signature):
+            return False
+        message = f"it has wrong batch numbers: it is number {len(self.batch)} of a batch of {self.batch_size}"
+        self.add_problem(index, message, "VERIFICATION_FAILED")
+        return True
+
+    def end_batch(self) -> None:
+        """Record an open batch as incomplete: another batch or the end of the log follows."""
+        if self.batch:
+            message = f"its batch has {len(self.batch)} of {self.batch_size} events"
+            self.add_problem(self.batch[0][0], message, "VERIFICATION_FAILED")
+            self.batch = []
+
+    def check_batch(self, batch: list[tuple[int, Entry]]) -> None:
+        """Check a complete batch. A member that differs from most others is the wrong one, not the whole batch."""
+        start, end = batch[0][0], batch[-1][0]
+        size = sum(len(member.body) for _, member in batch if not member.is_erased)
         if size > BATCH_BYTES_MAX:
-            self.add_problem(start, f"the batch up to entry {index} has {size} bytes", "TOO_LARGE")
-        root = tree_root([member.commitment for _, member in batch])
-        if entry.is_signed_over(root):
-            self.signatures += entry.batch_size
-        else:
-            which = "its signature" if start == index else f"the signature of the batch up to entry {index}"
+            self.add_problem(start, f"the batch up to entry {end} has {size} bytes", "TOO_LARGE")
+        [(usual_ms, _)] = Counter(member.accepted_ms for _, member in batch).most_common(1)
+        for index, member in batch:
+            if member.accepted_ms != usual_ms:
+                self.add_problem(index, "it has another time than its batch", "VERIFICATION_FAILED")
+        signed = signed_bytes(len(batch), tree_root([member.commitment for _, member in batch]))
+        pairs = dict.fromkeys((member.key, member.signature) for _, member in batch)
+        right = next(((key, signature) for key, signature in pairs if is_signed(key, signed, signature)), None)
+        if right is None:
+            which = "its signature" if start == end else f"the signature of the batch up to entry {end}"
             self.add_problem(start, f"{which} is not valid", "SIGNATURE_INVALID")
+            return
+        for index, member in batch:
+            if (member.key, member.signature) == right:
+                self.signatures += 1
+            else:
+                self.add_problem(index, "it has another key or signature than its batch", "SIGNATURE_INVALID")
 
     def check_proof(self, index: int, entry: Entry, root: bytes, note: str) -> None:
-        """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch."""
+        """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch.
+
+        Without a valid signature, the entry counts for nothing. A wrong batch is one problem of an entry that counts.
+        """
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
         need(path_root(entry.leaf, index, self.size, path) == root, "its proof does not lead to the root")
-        batch_root = path_root(entry.commitment, entry.position, entry.batch_size, batch_path)
-        batch = (index - entry.position, entry.accepted_ms)
-        is_equal = entry.batch_size == 1 or self.batches.setdefault(entry.signature, batch) == batch
-        need(is_equal, "it differs from its batch in time, or is not at its position in the batch")
-        need(entry.is_signed_over(batch_root), "its signature, or that of its batch, is not valid", "SIGNATURE_INVALID")
+        need(
+            entry.is_signed_in_batch(batch_path),
+            "its signature, or that of its batch, is not valid",
+            "SIGNATURE_INVALID",
+        )
         self.signatures += 1
+        batch = (index - entry.position, entry.accepted_ms)
+        if entry.batch_size > 1 and self.batches.setdefault(entry.signature, batch) != batch:
+            message = "it differs from its batch in time, or is not at its position in the batch"
+            self.add_problem(index, message, "VERIFICATION_FAILED")
 
     def check_time(self, index: int, entry: Entry, kind: str) -> None:
         """Compare the entry's time with those before it: only root sets the clock back, or far ahead.
@@ -355,8 +407,7 @@ class Audit:
             if (at, body_at, width * 32) != (len(forms), len(bodies), len(tile)):
                 message = f"the tiles of entries {number * 256} to {index} have the wrong length"
                 self.add_problem(number * 256, message, "CORRUPTED")
-        if self.batch:
-            self.add_problem(self.size - len(self.batch), "the last batch is incomplete", "VERIFICATION_FAILED")
+        self.end_batch()
         level, below = 1, leaves
         while len(below) >= 256:
             below = [tree_root(below[start : start + 256]) for start in range(0, len(below) - 255, 256)]
@@ -450,19 +501,15 @@ class Audit:
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
     def settle_erased(self) -> None:
-        """Record erased entries that no redaction names. One that is missing or cannot be read may name them.
-
-        In a bundle of one stream, an entry that is wrong already is recorded once.
-        """
+        """Record erased entries that no redaction names. One that is missing or cannot be read may name them."""
         is_log = self.manifest["content"] == "log"
-        wrong = set() if is_log else {index for index, _, _ in self.problems}
         for index in self.authority.unconfirmed():
             message = "its body is missing, and no later entry.redacted names its remnant"
             if self.gaps and is_log:
                 continue  # the entry that cannot be read is a problem already
             if self.lacks_authority:
                 self.missing.append(f"the entry.redacted that names entry {index}")
-            elif index not in wrong:
+            else:
                 self.add_problem(index, message, "VERIFICATION_FAILED")
 
     def compare_blobs(self) -> None:

@@ -28,6 +28,7 @@ from deedbook.ledger.bundle.standalone.proofs import (
     leaf_hash,
     need,
     pae,
+    path_root,
     signed_bytes,
 )
 
@@ -85,6 +86,14 @@ class Entry(NamedTuple):
     def is_signed_over(self, root: bytes) -> bool:
         """Return whether the signature is valid, over a batch with this root."""
         return is_signed(self.key, signed_bytes(self.batch_size, root), self.signature)
+
+    def is_signed_in_batch(self, path: list[bytes]) -> bool:
+        """Return whether the signature is valid, over the batch with the root to which the path leads."""
+        try:
+            root = path_root(self.commitment, self.position, self.batch_size, path)
+        except WrongError:  # a path that leads nowhere shows no signature
+            return False
+        return self.is_signed_over(root)
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,7 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     content = read_base64(evidence["entry"])
     entry, batch_path = read_entry(content), hashes_in(read_base64(evidence["batch"]) if evidence["batch"] else b"")
     need(path_root(entry.leaf, index, size, path) == root, "its path does not lead to the checkpoint's root")
-    batch_root = path_root(entry.commitment, entry.position, entry.batch_size, batch_path)
-    need(entry.is_signed_over(batch_root), "the author's signature is not valid", "SIGNATURE_INVALID")
+    need(entry.is_signed_in_batch(batch_path), "the author's signature is not valid", "SIGNATURE_INVALID")
     body = read_json(entry.body)
     need(body["ledger"] == chain.ledger, "the entry is of another ledger", "WRONG_LEDGER")
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"

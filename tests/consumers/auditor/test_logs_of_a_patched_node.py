@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from bundle_tars import members_of, packed
 from forge import SESSION, Forge
-from forged_steps import FINDING, finding, removed, role, stored
+from forged_steps import DAY_S, FINDING, created, finding, registered, removed, role, stored
 from judges import Judgement, alone, ours
 from rule_stage import STEP
 from test_left_out_events import of_stream
+from wrong_redactions import erased
 
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.authority import RoleGranted
@@ -67,6 +68,107 @@ def test_batch_with_an_unreadable_event_is_signed_all_the_same(tmp_path: Path) -
     assert judged(forge, tmp_path)[1] == {first + 1: {"UNKNOWN_KIND"}}
 
 
+def findings(forge: Forge, *changes: dict[str, Any]) -> int:
+    """Store a batch of findings, each with changes to its entry; return the index of the first."""
+    bodies = [forge.body("alice", SESSION, FINDING, corr=f"batch {place}") for place, _ in enumerate(changes)]
+    first = len(forge.entries)
+    for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)):
+        signed = {"body": body, "key": key, "sig": sig, "batch_index": place, "batch_size": len(bodies)}
+        forge.store(**(signed | changes[place]))
+    forge.clock.advance(0.001)
+    return first
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_refused_entry_with_a_wrong_count_has_both_faults(stream: str | None, tmp_path: Path) -> None:
+    forge = Forge()
+    forge.raw("bob", forge.body("bob", SESSION, FINDING), stream_version=forge.streams[SESSION])
+    index = len(forge.entries) - 1
+    forge.streams[SESSION] -= 1
+    finding(forge)
+    codes = {index: {"VERIFICATION_FAILED", "NOT_AUTHORIZED"}}
+    assert judged(forge, tmp_path, stream) == ("INVALID", codes)
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_refused_entry_with_a_wrong_time_has_both_faults(stream: str | None, tmp_path: Path) -> None:
+    forge = Forge()
+    finding(forge)
+    forge.raw("bob", forge.body("bob", SESSION, FINDING), accepted_ms=forge.clock.now_ms + 40 * DAY_S * 1000)
+    codes = {len(forge.entries) - 1: {"CLOCK_JUMPED", "NOT_AUTHORIZED"}}
+    assert judged(forge, tmp_path, stream) == ("INVALID", codes)
+
+
+def test_unconfirmed_remnant_of_a_refused_event_has_both_faults(tmp_path: Path) -> None:
+    forge = Forge()
+    finding(forge, "bob")
+    index = len(forge.entries) - 1
+    erased(index)(forge)
+    codes = {index: {"NOT_AUTHORIZED", "VERIFICATION_FAILED"}}
+    assert judged(forge, tmp_path) == judged(forge, tmp_path, SESSION) == ("INVALID", codes)
+
+
+def test_batch_without_its_last_event_has_no_valid_signature_in_a_bundle_of_its_stream(tmp_path: Path) -> None:
+    forge = Forge()
+    first = findings(forge, {}, {}, {}, {})
+    del forge.entries[-1]
+    forge.streams[SESSION] -= 1
+    assert judged(forge, tmp_path) == ("INVALID", {first: {"VERIFICATION_FAILED"}})
+    codes: dict[int | None, set[str]] = {index: {"SIGNATURE_INVALID"} for index in range(first, first + 3)}
+    assert judged(forge, tmp_path, SESSION) == ("INVALID", codes)
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_time_that_differs_from_its_batch_is_one_fault_of_an_entry_that_counts(
+    stream: str | None, tmp_path: Path
+) -> None:
+    forge = Forge()
+    first = findings(forge, {}, {}, {"accepted_ms": forge.clock.now_ms + 1})
+    finding(forge, "bob")
+    codes = {first + 2: {"VERIFICATION_FAILED"}, len(forge.entries) - 1: {"NOT_AUTHORIZED"}}
+    assert judged(forge, tmp_path, stream) == ("INVALID", codes)
+
+
+# The changes to the entries of a batch, and the codes at its positions.
+WRONG_BATCHES: Final[dict[str, tuple[list[dict[str, Any]], dict[int, str]]]] = {
+    "the first is unreadable": ([{"version": 2}, {}, {}], {0: "UNSUPPORTED_VERSION"}),
+    "the second is unreadable": ([{}, {"version": 2}, {}], {1: "UNSUPPORTED_VERSION"}),
+    "the last is unreadable": ([{}, {}, {"version": 2}], {2: "UNSUPPORTED_VERSION"}),
+    "one has another signature": ([{}, {"sig": bytes(64)}, {}], {1: "SIGNATURE_INVALID"}),
+    "the first has another signature": ([{"sig": bytes(64)}, {}, {}], {0: "SIGNATURE_INVALID"}),
+    "no signature is right": ([{"sig": bytes(64)}] * 3, {0: "SIGNATURE_INVALID"}),
+    "one has another position": ([{}, {"batch_index": 2}, {}], {1: "VERIFICATION_FAILED"}),
+    "the last has another size": ([{}, {}, {"batch_size": 4}], {2: "VERIFICATION_FAILED"}),
+    "its first is missing": (
+        [{"batch_index": 1, "batch_size": 3}, {"batch_index": 2, "batch_size": 3}],
+        {0: "VERIFICATION_FAILED"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_BATCHES)
+def test_fault_in_a_batch_is_that_of_its_entry(name: str, tmp_path: Path) -> None:
+    forge = Forge()
+    changes, codes = WRONG_BATCHES[name]
+    finding(forge)
+    first = findings(forge, *changes)
+    finding(forge, corr="after it")
+    mine = judged(forge, tmp_path)[1]
+    assert {index: found for index, found in mine.items() if index is not None} == {
+        first + place: {code} for place, code in codes.items()
+    }
+
+
+def test_unreadable_entry_may_be_the_rest_of_a_batch(tmp_path: Path) -> None:
+    forge = Forge()
+    findings(forge, {}, {})
+    forge.entries[-1] = b"\x99" + forge.entries[-1][1:]
+    index = len(forge.entries) - 1
+    finding(forge, corr="after it")
+    assert judged(forge, tmp_path)[1][index] == {"INVALID_FORMAT"}
+    assert index - 1 not in judged(forge, tmp_path)[1]
+
+
 def test_body_above_its_limit_counts_for_nothing(tmp_path: Path) -> None:
     forge = Forge()
     body = forge.body("alice", "session/large", {"task": "x"}, kind="session.started")
@@ -111,6 +213,26 @@ def test_authority_that_a_missing_entry_of_authority_may_allow_is_not_blamed(tmp
     word, codes = judged(forge, tmp_path, SESSION, leave_out={missing})
     assert (word, codes) == ("PARTIAL", {})
     assert judged(forge, tmp_path, SESSION) == ("VALID", {})
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_second_creation_of_the_ledger_changes_no_file_of_keys(stream: str | None, tmp_path: Path) -> None:
+    forge = Forge()
+    created(forge, root=forge.keys["bob"].public.hex())
+    codes = {len(forge.entries) - 1: {"NOT_AUTHORIZED"}}
+    assert judged(forge, tmp_path, stream) == ("INVALID", codes)
+
+
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_files_of_keys_are_not_compared_with_a_refused_registration(stream: str | None, tmp_path: Path) -> None:
+    forge = Forge()
+    registered(forge, "bob", "eve")
+    path = forge.export(tmp_path / "log.tar", stream)
+    members = dict(members_of(path))
+    *others, _ = members["keys/agents.vkeys"].splitlines(keepends=True)
+    path.write_bytes(packed([*(members | {"keys/agents.vkeys": b"".join(others)}).items()]))
+    codes = {len(forge.entries) - 1: {"NOT_AUTHORIZED"}}
+    assert ours(path).codes == alone(path).codes == codes
 
 
 @pytest.mark.parametrize("author", ["alice", "bob"])
