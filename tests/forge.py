@@ -19,6 +19,7 @@ from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.admission.rules import AUTHORITY_KINDS
 from deedbook.ledger.bundle import export, export_bundle
 from deedbook.ledger.client.author import Draft
+from deedbook.ledger.client.client import read_batch_path
 from deedbook.ledger.client.reads import Page
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.entries import read_event
@@ -30,6 +31,7 @@ from deedbook.ledger.format.envelope import (
     Entry,
     Submission,
     commitment_to,
+    decode_entry,
     entry_leaf,
     event_id,
     signed_bytes,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from deedbook.ledger.client.reads import EntryReads
     from deedbook.ledger.events.authority import Role
     from deedbook.ledger.events.fields import EventData
     from deedbook.ledger.format.identity import Key
@@ -179,6 +182,7 @@ class Forge(Actors):
             return streams, [index for index in indexes if index not in leave_out]
 
         fakes = {"_decode_head": _head_of, "_survey": survey, "_select_entries": select_entries}
+        fakes |= {"read_batch_path": _read_path}
         with mock.patch.multiple(export, **fakes):
             path.unlink(missing_ok=True)
             export_bundle(_Client(self), path, stream=stream)  # type: ignore[arg-type]
@@ -203,16 +207,33 @@ def _begun() -> Forge:
 
 
 def _head_of(index: int, data: bytes) -> BodyHead:
-    """Return the fields of an entry that an export needs, whatever the entry is."""
+    """Return the fields of an entry that an export needs, whatever the entry is. No stream has bytes that are none."""
     try:
         head = _decode_head(index, data)
     except Corrupted:
-        return BodyHead("unknown", SESSION, msgspec.Raw(b"{}"))
+        return BodyHead("unknown", SESSION if is_entry(data) else "", msgspec.Raw(b"{}"))
     try:
         read_event(index, data)
     except Refused:  # an export reads only events of authority in full
         return msgspec.structs.replace(head, kind="unknown") if head.kind in AUTHORITY_KINDS else head
     return head
+
+
+def _read_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
+    """Return the path of an entry in its batch, or nothing if bytes that are no entry stand in its batch."""
+    try:
+        return read_batch_path(reads, index, entry)
+    except Refused:
+        return []
+
+
+def is_entry(data: bytes) -> bool:
+    """Return whether bytes are an entry, whatever its body is."""
+    try:
+        decode_entry(data)
+    except Refused:
+        return False
+    return True
 
 
 class _Client:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from building import NO_EVENT
 from event_examples import EXAMPLES
+from forge import is_entry
 from forged_steps import FINDING, compromised, removed, rotated
 from msgspec.structs import asdict, replace
 from rule_stage import CONTENT, ROWS, STEP, TABLES, WORKING, Row, Stage, handoff_data, mapped
@@ -54,6 +55,7 @@ class RandomLog:
         steps = [self.operate] * 40 + [self.change_authority] * 3 + [self.wait, self.delegate]
         if is_hostile:
             steps += [self.store_unreadable, self.miscount, self.misdate, self.store_again, self.store_batch]
+            steps += [self.store_damaged, self.store_damaged]
         steps += [self.redact] * 10 if erases else []
         for _ in range(events):
             chance.choice(steps)()
@@ -105,6 +107,12 @@ class RandomLog:
         old, new = self.chance.choice(changes)
         self.stage.raw("alice", body.replace(old, new))
 
+    def store_damaged(self) -> None:
+        """Store a finding as bytes that are no entry, with a wrong signature, or with the numbers of another batch."""
+        changes = {"version": 2}, {"sig": bytes(64)}, {"batch_size": 2}, {"batch_index": 1, "batch_size": 2}
+        author = self.agent()
+        self.stage.raw(author, self.stage.body(author, "session/0", FINDING), **self.chance.choice(changes))
+
     def miscount(self) -> None:
         """Store a finding with counts that do not fit its position."""
         name = self.chance.choice(("stream_version", "authority_version"))
@@ -121,19 +129,24 @@ class RandomLog:
 
     def store_again(self) -> None:
         """Store an event that is in the log."""
-        entry = decode_entry(self.chance.choice(self.stage.entries))
-        if entry.batch_size == 1:
+        data = self.chance.choice(self.stage.entries)
+        entry = decode_entry(data) if is_entry(data) else None
+        if entry is not None and entry.batch_size == 1:
             self.stage.store(entry.body, entry.key, entry.sig)
 
     def store_batch(self) -> None:
-        """Store a batch of findings of several agents, sometimes with one of them spoilt."""
+        """Store a batch of findings of several agents, sometimes with one of them spoilt, left out, or at its time."""
         authors = [self.agent() for _ in range(3)]
         bodies = [self.stage.body(author, "session/0", FINDING, corr=str(at)) for at, author in enumerate(authors)]
         if self.is_likely(30):
             bodies[1] = bodies[1].replace(b"finding.logged", b"finding.guessed")
         is_signed = self.is_likely(90)
+        left_out = self.chance.randrange(3) if self.is_likely(30) else None
+        late_ms = self.chance.choice((1, -1)) if self.is_likely(20) else 0
         for place, (body, key, sig) in enumerate(self.stage.batch(authors[0], *bodies)):
-            self.stage.store(body, key, sig if is_signed else bytes(64), (place, 3))
+            time_ms = self.stage.clock.now_ms + (late_ms if place == 1 else 0)
+            if place != left_out:
+                self.stage.store(body, key, sig if is_signed else bytes(64), (place, 3), accepted_ms=time_ms)
         self.stage.clock.advance(0.001)
 
     def redact(self) -> None:
