@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from deedbook.consumers.handoffs.short_ids import short_id
+from deedbook.consumers.handoffs.short_ids import by_whole_id, short_id
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -26,13 +26,15 @@ def drafts_of(
     """Return the id of a new decision, and the events that make it and end those that it ``supersedes``.
 
     The ledger accepts all of them or none. Raises Refused: ``INVALID_FIELD`` for a path outside the project; as
-    ``decisions.show`` for an id in ``supersedes``.
+    ``by_whole_id`` for an id in ``supersedes``.
     """
     for path in paths:
         if Path(path).is_absolute() or Path(os.path.normpath(path)).parts[:1] == ("..",):
             message = f"{path} lies outside the project: name a file or folder of it, such as src/api.py or src/**"
             raise Refused("INVALID_FIELD", message, path=path)
-    replaced = [view("decisions.show", {"id": name})["id"] for name in dict.fromkeys(supersedes)]
+    replaced = [
+        by_whole_id(view("decisions.show", {"id": name}), "decision", name)["id"] for name in dict.fromkeys(supersedes)
+    ]
     name = id_ or short_id(view, "decision", text)
     made = DecisionMade(text=" ".join(text.split()), why=why, paths=list(dict.fromkeys(paths)), contract=contract)
     drafts = [Draft(stream=f"decision/{name}", data=made)]
@@ -41,6 +43,6 @@ def drafts_of(
 
 
 def withdrawal(view: Ask, id_: str, reason: str) -> tuple[str, Draft]:
-    """Return the whole id of a decision, and the event that withdraws it. Raises Refused: as ``decisions.show``."""
-    name = view("decisions.show", {"id": id_})["id"]
+    """Return the id of a decision, and the event that withdraws it. Raises Refused: as ``by_whole_id``."""
+    name = by_whole_id(view("decisions.show", {"id": id_}), "decision", id_)["id"]
     return name, Draft(stream=f"decision/{name}", data=DecisionWithdrawn(reason=reason))

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from deedbook.consumers.handoffs.content import events_of_step
 from deedbook.consumers.handoffs.operations import NextCommand, Verb, command_of, next_on, saying_way_on
-from deedbook.consumers.handoffs.short_ids import short_id
+from deedbook.consumers.handoffs.short_ids import by_whole_id, short_id
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -57,7 +57,9 @@ def asking(view: Ask, to: str, text: str, about: Sequence[str] = ()) -> Draft:
         name = subject.removeprefix("handoff/")
         is_handoff = bool(view("handoffs.existing", {"ids": [name]})["handoffs"])
         if is_handoff or not set(subject) & set(_PATH_MARKS):
-            handoffs.append(name if is_handoff else view("handoffs.facts", {"id": subject})["id"])
+            handoffs.append(
+                name if is_handoff else by_whole_id(view("handoffs.facts", {"id": subject}), "handoff", subject)["id"]
+            )
         else:
             places.append(subject)
     if len(handoffs) > 1 or len(places) > 1:
@@ -93,14 +95,14 @@ def settling(view: Ask, author: Author, refs: Sequence[str], comment: str = "") 
 
 
 def _of_handoff(verb: Verb, author: Author, name: str, values: dict[str, Any]) -> list[Draft]:
-    handoff = ask(author.client, "handoffs.show", {"id": name})
+    handoff = by_whole_id(ask(author.client, "handoffs.show", {"id": name}), "handoff", name)
     events = events_of_step(verb, handoff, values, author)
     return [Draft(stream=f"handoff/{handoff['id']}", data=data) for data in events]
 
 
 def _id_of(view: Ask, question: QuestionRef) -> str:
     try:
-        return cast("str", view("questions.show", {"id": question.name})["id"])
+        return cast("str", by_whole_id(view("questions.show", {"id": question.name}), "question", question.name)["id"])
     except Refused as refusal:
         is_handoff = refusal.code == "NOT_FOUND" and view("handoffs.existing", {"ids": [question.name]})["handoffs"]
         if not is_handoff:

@@ -1,12 +1,13 @@
-"""Short ids for decisions and questions, which people type: the first words of the text, with a number if need be."""
+"""Ids that people type: short ones for new decisions and questions, and whole ones where they sign."""
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from deedbook.consumers.sdk.text import slug_of
 from deedbook.ledger.client.client import Ask
+from deedbook.ledger.errors import Refused, did_you_mean
 
 words_max: Final = 5
 chars_max: Final = 40
@@ -20,3 +21,15 @@ def short_id(view: Ask, family: str, text: str) -> str:
     words = "-".join(slug_of(text, chars_max).split("-")[:words_max])
     ids = (words if number == 1 else f"{words}-{number}" for number in count(1))
     return next(id_ for id_ in ids if not view("catalog.find", {"stream": f"{family}/{id_}", "limit": 1})["items"])
+
+
+def by_whole_id(answer: dict[str, Any], family: str, name: str) -> dict[str, Any]:
+    """Return the answer of a query about a subject that somebody will sign about, and called ``name``.
+
+    A query also takes the beginning of an id. A signature does not: a typo may be the beginning of another id.
+    Raises Refused: ``NOT_FOUND`` for a beginning, with the whole id as ``near``.
+    """
+    id_ = answer["id"]
+    if name.removeprefix(f"{family}/") in {id_, f"{id_}.md"}:
+        return answer
+    raise Refused("NOT_FOUND", f"there is no {family} {name}{did_you_mean([id_])}", reference=name, near=[id_])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -32,7 +33,7 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, click.UsageError):
         return print_usage(error, arguments, as_json=as_json)
     if isinstance(error, DeedbookError):
-        return print_error(error, as_json=as_json)
+        return print_error(error, as_json=as_json, meant="" if as_json else command_meant(error, arguments))
     if wants_traceback():
         raise error
     if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
@@ -120,8 +121,17 @@ def without_secrets(message: str, arguments: Sequence[str]) -> str:
     return message if scan(message) is None else "an argument looks like a secret and is not repeated here"
 
 
-def print_error(error: DeedbookError, *, as_json: bool) -> int:
-    """Print an error, and return its exit code, also if nobody reads the error any more."""
+def command_meant(error: DeedbookError, arguments: Sequence[str]) -> str:
+    """Return the command with the only name that is spelled like the unknown one; empty if it cannot be printed."""
+    alike, reference = error.details.get("near", ()), error.details.get("reference")
+    if error.code != "NOT_FOUND" or len(alike) != 1 or arguments.count(reference) != 1:
+        return ""
+    command = shlex.join(["deed", *(alike[0] if word == reference else word for word in arguments)])
+    return command if without_secrets(command, arguments) == command and command.isprintable() else ""
+
+
+def print_error(error: DeedbookError, *, as_json: bool, meant: str = "") -> int:
+    """Print an error and the command that was ``meant``; return its exit code, also if nobody reads it any more."""
     if as_json:
         try:
             echo_exact(json_text(error_document(error), order="deterministic"))
@@ -131,6 +141,8 @@ def print_error(error: DeedbookError, *, as_json: bool) -> int:
     echo(f"{error.code}: ", err=True, nl=False, bold=True)
     echo(error.message, err=True)  # the text may come from a server, a git remote or an id
     events = error.details.get("events", [])
+    if meant:
+        echo(f"  next: {meant}", err=True)
     own = [event for event in events if event["code"] != "DEPENDS_ON_REFUSED"]
     for event in own if len(own) > 1 else []:  # the message is that of the first
         echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)

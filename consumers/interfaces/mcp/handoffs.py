@@ -31,6 +31,7 @@ from deedbook.consumers.handoffs.operations import (
 )
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
 from deedbook.consumers.handoffs.receiver import later, left_out_text, notices, unsaid_at_completion
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.mcp import answers
@@ -288,7 +289,7 @@ class HandoffTools(Tools):
             row, events, warnings = {"id": name}, [created], notices(created, name, author.name)
             warnings += filter(None, [left_out_text(added.left_out), added.warning])
         else:
-            row = ledger.ask(query_for(action), id=id_)
+            row = by_whole_id(ledger.ask(query_for(action), id=id_), "handoff", id_ or "")
             name = row["id"]
             with _naming(name):
                 events = events_of(action, row, args, author)

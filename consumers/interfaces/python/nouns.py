@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 from deedbook.consumers.handoffs.composition import creation, events_of
 from deedbook.consumers.handoffs.content import query_for
 from deedbook.consumers.handoffs.decision_drafts import drafts_of
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.python.near_names import Spelled
 from deedbook.consumers.reasoning.compressor import transfer
 from deedbook.consumers.reasoning.links import check_drafts
@@ -313,7 +314,8 @@ class Handoff(Noun):
             raise Refused("USAGE", message)
 
         def make(author: Author) -> list[EventData]:
-            return events_of(verb, ask(author.client, query_for(verb), {"id": self.id}), arguments, author)
+            handoff = by_whole_id(ask(author.client, query_for(verb), {"id": self.id}), self.family, self.id)
+            return events_of(verb, handoff, arguments, author)
 
         return self._ledger.publish_from(self.stream, make)
 

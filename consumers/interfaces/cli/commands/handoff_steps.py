@@ -17,6 +17,7 @@ from deedbook.consumers.handoffs.decisions import line_of
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import left_out_text, unsaid_at_completion
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
@@ -52,13 +53,13 @@ def command_of(verb: operations.Verb) -> click.Command:
         for name in ("version", "result"):
             check_ref(name, options)
         if "by" in options:
-            options["by"] = app.query("handoffs.facts", id=options["by"])["id"]
+            options["by"] = by_whole_id(app.query("handoffs.facts", id=options["by"]), "handoff", options["by"])["id"]
         read = operations.OF_WHAT_WAS_READ.get(verb)
         if read is not None and read not in options:
             handoff = read_first(app, verb, id_, read, asks=not has_said_yes)
             options[read] = handoff[read]
         else:
-            handoff = app.query(content.query_for(verb), id=id_)
+            handoff = by_whole_id(app.query(content.query_for(verb), id=id_), "handoff", id_)
         with content.of_version(app.client(), handoff["id"], options.get("version")):
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of_step(verb, handoff, options, app.author())
@@ -99,7 +100,8 @@ def check_ref(name: str, options: dict[str, Any]) -> None:
 
 def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bool) -> dict[str, Any]:
     """Show a handoff on the terminal, ask, and return it, so that exactly the displayed version or result is signed."""
-    found = app.query("handoffs.facts", id=id_)  # an unknown id is refused before the user is asked anything
+    # An unknown id is refused before the user is asked anything.
+    found = by_whole_id(app.query("handoffs.facts", id=id_), "handoff", id_)
     own = [role for agent in app.client().agents() if agent.name == app.acting() for role in agent.roles]
     content.check_roles(verb, found, app.acting(), own)
     if read == "result":

@@ -16,6 +16,7 @@ from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import with_done_as_notes, write
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import notices
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_steps import check_ref, emit, read_first, session_lines
@@ -107,7 +108,7 @@ def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options
     check_ref("version", changes)
     if changes.get("reviewer") == "none":
         changes["reviewer"] = None
-    handoff = app.query("handoffs.show", id=id_)
+    handoff = by_whole_id(app.query("handoffs.show", id=id_), "handoff", id_)
     if "version" not in changes and composition.approves_import(handoff, changes):
         handoff = read_first(app, "amend", id_, "version", asks=True)
         changes["version"] = handoff["version"]

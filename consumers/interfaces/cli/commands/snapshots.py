@@ -13,6 +13,7 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.cli.app import App, Group, read_text
 from deedbook.consumers.interfaces.cli.commands.assessment import parse_vectors
 from deedbook.consumers.interfaces.cli.commands.briefs import LEVELS, print_rejected
@@ -239,7 +240,7 @@ def answer(app: App, id_: str, verdict: Verdict | None, comment: str | None) -> 
     """Answer a request. A human's identity key signs; no session key can."""
     if verdict is None:
         raise Refused("USAGE", "say --approve or --reject")
-    name = app.query("reviews.show", id=id_)["id"]
+    name = by_whole_id(app.query("reviews.show", id=id_), "review", id_)["id"]
     data = ReviewAnswered(verdict=verdict, comment=read_text(comment, "--comment"))
     accepted = app.author().emit(Draft(stream=f"review/{name}", data=data))[0]
     answered = {"id": name, "status": "answered", "verdict": verdict, "accepted": asdict(accepted)}

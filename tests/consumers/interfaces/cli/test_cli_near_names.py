@@ -47,6 +47,37 @@ def test_unknown_name_is_answered_with_the_nearest(alone_named: Deed, code: str,
     assert f"did you mean {meant}" in message
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "handoff reject whole-handof --reason no --as rita",
+        "handoff approve whole-handof --version VERSION --as rita",
+        "handoff amend whole-handof --title u --as a",
+        "handoff check whole-handof --task 1 --as b",
+        "handoff cancel whole-handof --reason no --as a",
+        "ask b why --about whole-handof --as a",
+        "withdraw whole-decisio --reason no --as a",
+        "decide other --supersedes whole-decisio --as a",
+        "answer whole-questio text --as b",
+        "settle whole-questio --as a",
+    ],
+)
+def test_signature_needs_the_whole_id(deed: Deed, words: str) -> None:
+    """A typo may be the beginning of another id. The whole command follows; a verb that only reads takes it."""
+    if not deed.run("handoff", "show", "whole-handoff").out:
+        create(deed, "whole-handoff", "--task", "t")
+        deed("decide", "d", "--id", "whole-decision", "--as", "a")
+        deed("ask", "b", "whole question", "--as", "a")
+    size, words = deed.written(), words.replace("VERSION", f"sha256:{'0' * 64}")
+    typed = next(word for word in words.split() if word.startswith("whole-"))
+    (meant,) = deed.refuses("NOT_FOUND", *words.split())["details"]["near"]
+    command = f" {words.replace(typed, meant)}\n"
+    assert deed.run(*words.split()).err.endswith(command)
+    assert f": did you mean {meant}?\n  next: deed --home {deed.home} " in deed.run(*words.split()).err
+    assert deed.written() == size
+    assert deed.data("handoff", "show", "whole-hand")["id"] == "whole-handoff"
+
+
 def test_removing_an_unknown_agent_names_only_agents_that_can_be_removed(deed: Deed) -> None:
     for name, end in (("ritta", ": did you mean rita?"), ("roott", ": `deed agent list` shows them")):
         error = deed.refuses("AGENT_UNKNOWN", "agent", "remove", name)
