@@ -19,6 +19,11 @@ _SCALARS: Final = {
     "conclusion": "conclusion",
     "confidence_in_reasoning": "confidence",
 }
+_STATED: Final = {
+    "premise": "premises",
+    "alternative considered": "alternatives_considered",
+    "assumes": "assumptions",
+}
 _ref_digits: Final = 19  # length of the short form of sha256:HEX, which other verbs print, too
 
 
@@ -43,6 +48,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
         echo(f"  {step['step_number']}. {step['type']}{_confidence(step['confidence'])}{after}")
         echo(f"     {quote_text(step['content'])}")
         _print_evidence("       ", step)
+        _print_premises("       ", step)
         if step.get("needs_validation") and not step.get("settled"):
             echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
@@ -77,6 +83,13 @@ def _print_evidence(indent: str, citing: Mapping[str, Any]) -> None:
     for evidence, digest in zip(citing.get("evidence", []), digests, strict=False):
         absent = "  (not there when it was cited)" if digest == MISSING else ""
         echo(f"{indent}{quote_text(evidence)}{absent}")
+
+
+def _print_premises(indent: str, step: Mapping[str, Any]) -> None:
+    """Print the premises and assumptions that a step states, and the alternatives that it was chosen over."""
+    for label, field in _STATED.items():
+        for text in step.get(field, []):
+            echo(f"{indent}{label}: {quote_text(text)}")
 
 
 def _outcome_of(settlement: Mapping[str, Any]) -> str:
@@ -152,6 +165,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
         printed.add(number)
         echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
         _print_evidence(f"{indent}     ", step)
+        _print_premises(f"{indent}     ", step)
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 

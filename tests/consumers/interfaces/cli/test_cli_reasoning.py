@@ -47,6 +47,21 @@ def test_brief_of_each_level_stays_within_its_budget(deed: Deed, fresh: Fresh, l
     assert answer["prompt"] in deed("reasoning", "brief", name, "--level", level)
 
 
+@pytest.mark.parametrize("form", [(), ("--tree",)], ids=["steps", "tree"])
+def test_show_prints_what_a_step_states_and_the_alternatives_it_was_chosen_over(
+    deed: Deed, fresh: Fresh, form: tuple[str, ...]
+) -> None:
+    name = fresh("alternatives")
+    record(deed, name)
+    stated = ["--premise", "Backups fill the disk", "--assuming", "The other disk is large"]
+    deed("reasoning", "step", name, "Move the backups at night", "--as", "a", "--alternative", "Compress them", *stated)
+    lines = [line.strip() for line in deed("reasoning", "show", name, *form).splitlines()]
+    for text in ("Logs fill it", "Compress them"):
+        assert f"alternative considered: {text}" in lines
+    assert "premise: Backups fill the disk" in lines
+    assert "assumes: The other disk is large" in lines
+
+
 @pytest.mark.served
 def test_brief_by_a_beginning_of_its_ref_is_the_same(deed: Deed, fresh: Fresh) -> None:
     name = fresh("prefix")
