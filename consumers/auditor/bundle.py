@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from blake3 import blake3
+from msgspec.structs import replace
 
 from deedbook.consumers.auditor.replay import LogReplay
 from deedbook.consumers.auditor.report import Anchor, AuditReport, Findings, ReplayOutcome
@@ -86,7 +87,7 @@ def verify_open_bundle(
 def _check_log(bundle: Bundle, findings: Findings, anchor: Anchor, progress: Callable[[int, int], None]) -> AuditReport:
     size = bundle.manifest.size
     trusted = {record.trusted.size for record in anchor.trusted_records}
-    blobs = BundleBlobs(bundle.manifest)
+    blobs = BundleBlobs(bundle)
     replay = LogReplay(findings, size, roots_at={size, *anchor.sizes, *trusted}, observe=blobs.observe)
     hashes: list[bytes] = []
     page = BundlePage()
@@ -122,7 +123,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     if manifest.indexes != sorted(set(manifest.indexes)):
         findings.problem(None, "CORRUPTED", "manifest.json lists entries out of order")
     part, root = PartialReplay(), bytes.fromhex(manifest.root)
-    blobs, page = BundleBlobs(manifest), BundlePage()
+    blobs, page = BundleBlobs(bundle), BundlePage()
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         if not {*layout.entry_names(index)}.isdisjoint(bundle.lost):
@@ -187,7 +188,8 @@ def _report_blobs(blobs: BundleBlobs, erased: Collection[str], findings: Finding
     for ref, index in blobs.missing(erased).items():
         findings.missing_blob(ref, index)
     for ref, why in blobs.wrong(erased).items():
-        report = findings.problem if is_whole or ref in erased else findings.note
+        is_unknown = not is_whole and blobs.may_be_of_missing_entry(ref, erased)
+        report = findings.note if is_unknown else findings.problem
         report(None, "VERIFICATION_FAILED", f"{why} {layout.blob_name(ref)}, and it is here")
 
 
@@ -279,18 +281,20 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
 def _check_page(bundle: Bundle, page: BundlePage, findings: Findings, *, may_differ: bool) -> None:
     """Compare the page with the page of the entries.
 
-    If blobs are missing, the page may be the one of the complete bundle.
+    If blobs are missing, the page may be the one of the complete bundle. So it may be, too, if they were put back.
     """
     for line in page.unapproved():
         findings.note(None, "NOT_APPROVED", line)
     if findings.problems_total or bundle.read(PAGE) == page.encode(bundle.manifest):
+        return
+    if bundle.added and bundle.read(PAGE) == page.encode(replace(bundle.manifest, blobs=sorted(bundle.blobs))):
         return
     message = f"{PAGE} is not the page that this version of Deedbook makes of the entries: do not believe it"
     (findings.note if may_differ else findings.problem)(None, "CORRUPTED", message)
 
 
 def _check_files(bundle: Bundle, findings: Findings) -> None:
-    for ref in bundle.manifest.blobs:
+    for ref in bundle.blobs:
         name = layout.blob_name(ref)
         if name in bundle.lost:
             continue

@@ -2,7 +2,8 @@
 
 A bundle is a tar, the folder of an unpacked one, or a signed file (``signed_file``). A tar must be canonical. A folder
 has the same files, all of them regular. It may lack blobs and entries, for example if somebody passed on only some of
-them. ``Bundle.lost`` names these, and the verdict of an audit is PARTIAL.
+them. ``Bundle.lost`` names these, and the verdict of an audit is PARTIAL. It may have more blobs: those that were
+missing at the export, and that somebody has put back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from deedbook.ledger.bundle.layout import Manifest, check_format, entry_range, member_names, split_tile, tile_name
+from deedbook.ledger.bundle.layout import (
+    Manifest,
+    blob_ref,
+    check_format,
+    entry_range,
+    member_names,
+    split_tile,
+    tile_name,
+)
 from deedbook.ledger.bundle.signed_file import BEGINNING, read_signed_file, signed_file_size_max_bytes
 from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.format.codec import decode_strict, json_decoder
@@ -78,7 +87,8 @@ def ending(size: int) -> bytes:
 class Bundle(Resource):
     """An open bundle. Its members are complete, in order and within their limits; their content is not verified.
 
-    ``lost`` are the names of blobs, entries and proofs that an unpacked folder lacks; a tar lacks nothing.
+    ``lost`` are the names of blobs, entries and proofs that an unpacked folder lacks; a tar lacks nothing. ``added``
+    are the blobs that a folder has and its manifest does not list, because they were missing when it was exported.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,6 +98,7 @@ class Bundle(Resource):
         bundle is damaged; ``details`` name the member and the indexes of its entries.
         """
         self.lost: list[str] = []
+        self.added: list[str] = []
         self._folder = path if path.is_dir() else None
         self._file: BinaryIO | None = None
         self._content: dict[str, bytes] | None = None
@@ -113,6 +124,11 @@ class Bundle(Resource):
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def blobs(self) -> list[str]:
+        """The blobs of the bundle, which may be ``lost``."""
+        return [*self.manifest.blobs, *self.added]
 
     def close(self) -> None:
         """Close the file."""
@@ -210,7 +226,9 @@ class Bundle(Resource):
                     raise _damaged(f"the bundle lacks {name}", name)
                 self.lost.append(name)
         for name in sorted(others):
-            raise _damaged(f"{name} is not a part of the bundle", name)
+            if not name.startswith("blobs/"):
+                raise _damaged(f"{name} is not a part of the bundle", name)
+            self.added.append(blob_ref(name))
 
 
 def _scan_tar(file: BinaryIO, path: Path) -> dict[str, tuple[int, int]]:

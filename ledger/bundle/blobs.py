@@ -2,7 +2,7 @@
 
 If an entry needs a blob that the bundle lacks, the bundle is PARTIAL. A blob that a redaction names is erased, not
 missing, and must not be here. A blob that no entry references is refused: nobody signed it, so the maker of the bundle
-could show any file as part of the ledger.
+could show any file as part of the ledger. A blob that was missing at the export may be added to the unpacked folder.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from deedbook.ledger.admission.candidate import Candidate
-    from deedbook.ledger.bundle.layout import Manifest
+    from deedbook.ledger.bundle.archive import Bundle
 
 
 class BundleBlobs:
-    """The blobs of one bundle: those that the manifest lists, and those that the observed entries reference.
+    """The blobs of one bundle: those that it has, and those that the observed entries reference.
 
-    ``unreferenced`` are the listed ones that no observed entry references.
+    ``unreferenced`` are those that it has and that no observed entry references.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._present = frozenset(manifest.blobs)
+    def __init__(self, bundle: Bundle) -> None:
+        self._present, self._added = frozenset(bundle.blobs), frozenset(bundle.added)
         self._needed: dict[str, int] = {}
-        self.unreferenced = set(manifest.blobs)
+        self.unreferenced = {*self._present}
 
     def missing(self, erased: Collection[str]) -> dict[str, int]:
-        """Return the blobs that the manifest does not list, each with the first entry that needs it.
+        """Return the blobs that the bundle does not have, each with the first entry that needs it.
 
         Blobs that were ``erased`` are not missing.
         """
@@ -44,6 +44,10 @@ class BundleBlobs:
         """Return the blobs that must not be here, and why, in order."""
         unreferenced = dict.fromkeys(sorted(self.unreferenced), "no entry references")
         return unreferenced | dict.fromkeys(sorted(self._present.intersection(erased)), "a redaction erased")
+
+    def may_be_of_missing_entry(self, ref: str, erased: Collection[str]) -> bool:
+        """Return whether a wrong blob may be right, because an entry that is missing references it."""
+        return ref not in erased and ref not in self._added
 
     def observe(self, index: int, candidate: Candidate) -> None:
         """Take note of the refs in an entry."""

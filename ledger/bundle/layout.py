@@ -114,6 +114,11 @@ def blob_name(ref: str) -> str:
     return "blobs/" + ref.replace(":", "/")
 
 
+def blob_ref(name: str) -> str:
+    """Return the blob with a member name."""
+    return name.removeprefix("blobs/").replace("/", ":")
+
+
 def home_name(file: str) -> str:
     """Return the member name of a file of the ledger's folder."""
     return f"home/{file}"

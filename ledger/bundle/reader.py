@@ -142,7 +142,7 @@ class BundleReader(Resource):
 
     def _blob_name(self, ref: str) -> str:
         name = layout.blob_name(ref)
-        if ref not in self.bundle.manifest.blobs or name in self.bundle.lost:
+        if ref not in self.bundle.blobs or name in self.bundle.lost:
             raise blob_not_found(ref)
         return name
 

@@ -91,7 +91,7 @@ class Restore:
         self.fingerprint = ""  # the root key's; set by ``build``
         self._bundle = bundle
         self.home = home
-        self._blobs = BundleBlobs(bundle.manifest)
+        self._blobs = BundleBlobs(bundle)
         self._erased: set[str] = set()
         self._files: dict[HomeFile, bytes] = {}
         self._keys: dict[str, bytes] = {}
@@ -106,7 +106,7 @@ class Restore:
             if blake3(content).hexdigest() != digest:
                 raise Corrupted("CORRUPTED", f"{home_name(name)} does not match its hash in manifest.json", member=name)
             self._files[name] = content
-        for ref in self._bundle.manifest.blobs:
+        for ref in self._bundle.blobs:
             check_blob(ref, self._bundle.chunks(blob_name(ref)))
 
     def open_keys(self, passphrase: str | None) -> None:
@@ -197,9 +197,9 @@ class Restore:
 
     def put_blobs(self, blobs: Blobs) -> int:
         """Store the blobs of the backup; return their number."""
-        for ref in self._bundle.manifest.blobs:
+        for ref in self._bundle.blobs:
             put_restored(blobs, ref, self._bundle.chunks(blob_name(ref)))
-        return len(self._bundle.manifest.blobs)
+        return len(self._bundle.blobs)
 
     def put_files(self) -> tuple[list[str], list[str]]:
         """Write missing settings and keys; return the written names, and the names that exist with other content."""

@@ -92,7 +92,8 @@ class Audit:
     """The state of one check: the problems so far, and the values that later entries are compared with.
 
     ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
-    ``needed`` are the blobs that entries need, each with its first index; no entry names the ``unreferenced`` ones.
+    ``blobs`` are those of the bundle. ``needed`` are the blobs that entries need, each with its first index; no entry
+    names the ``unreferenced`` ones.
     ``cited`` are the refs of a file or event that entries give as evidence or result, each with its first entry.
     ``last_read`` are index and time of the last entry that could be read.
     ``batch`` are the entries of the open batch of ``batch_size``, each None if it cannot be read, and ``unread`` the
@@ -143,7 +144,8 @@ class Audit:
         self.size: int = self.manifest["size"]
         self.needed: dict[str, int] = {}
         self.cited: dict[str, tuple[int, str]] = {}
-        self.unreferenced = set(self.manifest["blobs"])
+        self.blobs: list[str] = [*self.manifest["blobs"], *members.added]
+        self.unreferenced = set(self.blobs)
 
     def add_problem(self, index: int | None, message: str, code: str) -> None:
         """Record a problem at an index, or of the whole bundle (None)."""
@@ -421,7 +423,7 @@ class Audit:
 
     def check_files(self) -> None:
         """Check the hashes of the blobs, of the files under home/ in a backup, and of verify.py."""
-        named = {f"blobs/{ref.replace(':', '/')}": ref for ref in self.manifest["blobs"]}
+        named = {f"blobs/{ref.replace(':', '/')}": ref for ref in self.blobs}
         named |= {f"home/{name}": f"blake3:{digest}" for name, digest in self.manifest["files"].items()}
         for name, ref in named.items():
             if name in self.lost:
@@ -513,13 +515,17 @@ class Audit:
                 self.add_problem(index, message, "VERIFICATION_FAILED")
 
     def compare_blobs(self) -> None:
-        """Compare the blobs with those that entries reference. A missing entry may reference any blob."""
+        """Compare the blobs with those that entries reference.
+
+        A missing entry may reference any blob of the manifest. A blob that somebody added needs an entry that is here.
+        """
         erased = self.authority.erased_blobs()
-        for ref in sorted(erased.intersection(self.manifest["blobs"])):
+        for ref in sorted(erased.intersection(self.blobs)):
             self.add_problem(None, f"blobs/{ref.replace(':', '/')} is here, and was erased", "VERIFICATION_FAILED")
-        absent = [ref for ref in self.needed if ref not in self.manifest["blobs"] and ref not in erased]
+        absent = [ref for ref in self.needed if ref not in self.blobs and ref not in erased]
         self.missing += [f"blobs/{ref.replace(':', '/')}" for ref in absent]
-        for ref in sorted(self.unreferenced - erased) if not self.gaps else []:
+        refused = self.unreferenced.intersection(self.members.added) if self.gaps else self.unreferenced
+        for ref in sorted(refused - erased):
             self.add_problem(None, f"no entry references blobs/{ref.replace(':', '/')}", "VERIFICATION_FAILED")
 
     def run(self) -> None:
@@ -545,11 +551,14 @@ class Audit:
     def check_page(self) -> None:
         """Compare index.html with the page of these entries.
 
-        If anything is missing, the page may be of the bundle as it was before: then it is not called wrong.
+        If anything is missing, the page may be of the bundle as it was before: then it is not called wrong. If blobs
+        were added, it may be of the bundle with them or without.
         """
         if self.problems or self.gaps:
             return
-        self.is_page_checked = self.members.read("index.html") == self.page.to_html(self.manifest)
+        page, complete = self.members.read("index.html"), self.manifest | {"blobs": sorted(self.blobs)}
+        self.is_page_checked = page == self.page.to_html(self.manifest)
+        self.is_page_checked |= bool(self.members.added) and page == self.page.to_html(complete)
         message = "index.html is not the page that this program makes of the entries: do not believe it"
         need(self.is_page_checked or self.missing, message, "CORRUPTED")
 
@@ -596,7 +605,7 @@ class Audit:
 
     def absent(self) -> list[str]:
         """Return lines about evidence and results that are not here. They may be elsewhere, so nothing is wrong."""
-        here = {*self.manifest["blobs"], *self.needed, *self.authority.erased_blobs()}
+        here = {*self.blobs, *self.needed, *self.authority.erased_blobs()}
         lines = [
             f"entry {index}: names {ref}, and this bundle has no such file or event: {event}"
             for ref, (index, event) in self.cited.items()

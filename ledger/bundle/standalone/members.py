@@ -44,6 +44,7 @@ class Members:
         """List the files; unpack nothing."""
         self.path, self.is_tar = path, not path.is_dir()
         self.spans: dict[str, tuple[int, int]] = {}
+        self.added: list[str] = []
         if self.is_tar:
             self.scan_tar()
         else:
@@ -100,13 +101,17 @@ class Members:
     def check_names(self, manifest: dict[str, Any]) -> list[str]:
         """Check that the files are those of the manifest, and in a tar that they are in the canonical order.
 
-        Return the files that a folder lacks and the other checks do not need: blobs, entries of a stream, proofs.
+        Return the files that a folder lacks and the other checks do not need: blobs, entries of a stream, proofs. A
+        folder may have more blobs: somebody ``added`` those that were missing when the bundle was made.
         """
         wanted = list(names_of(manifest, len(self.spans)))
         names = list(self.spans)
         absent = [name for name in wanted if name not in self.spans]
         lost = [] if self.is_tar else [name for name in absent if name.startswith(("blobs/", "entries/"))]
-        other = [name for name in absent if name not in lost] or sorted(set(names) - set(wanted))
+        unnamed = sorted(set(names) - set(wanted))
+        more = [] if self.is_tar else [name for name in unnamed if name.startswith("blobs/")]
+        self.added = [name.removeprefix("blobs/").replace("/", ":") for name in more]
+        other = [name for name in absent if name not in lost] or [name for name in unnamed if name not in more]
         need(not other, f"missing, or not part of the bundle: {', '.join(other[:3])}", "CORRUPTED")
         need(not self.is_tar or names == wanted, "the files are not in the canonical order", "CORRUPTED")
         return lost

@@ -119,6 +119,20 @@ def test_ledger_without_a_blob_is_partial_wherever_it_is_checked(
     assert "ok    blobs needed" in elsewhere.run("doctor").out
 
 
+def test_missing_blob_is_put_back_into_an_unpacked_bundle(filed: tuple[Deed, str], tmp_path: Path) -> None:
+    deed, ref = filed
+    name, path, folder = f"blobs/{ref.replace(':', '/')}", tmp_path / "ledger.tar", tmp_path / "unpacked"
+    deed("export", path)
+    repacked(path, {name: None})  # its page is still that of the complete bundle
+    with tarfile.open(path) as tar:
+        tar.extractall(folder, filter="data")
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_bytes(b"# Handoff: as it was written")
+    assert deed("verify", "--bundle", folder).startswith("VALID: ")
+    printed = subprocess.run([sys.executable, folder / "verify.py"], capture_output=True, text=True, check=False)
+    assert (printed.returncode, printed.stdout.splitlines()[-1].partition(":")[0]) == (0, "VALID"), printed
+
+
 def test_show_names_the_lines_that_only_the_file_has(filed: tuple[Deed, str]) -> None:
     deed, ref = filed
     shown = deed("handoff", "show", "filed")
