@@ -42,8 +42,9 @@ from deedbook.ledger.service.nodes import stream_in_use
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
+    from deedbook.ledger.bus.stream import Generation
     from deedbook.ledger.events.body import Event
 
 wait_s: Final = 120.0
@@ -336,13 +337,7 @@ class Nodes:
 
     async def _stream(self) -> list[bytes]:
         """Return the entries of the stream in use, as its messages give them."""
-        name = self.names[0]
-        client, url = NodeClient(), f"nats://{self.hosts[name]}:{self.ports[name]}"
-        seed = Home(self.scene.homes[name]).bus_seed(name)
-        await client.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES.encode(), error_cb=_ignore)
-        try:
-            generation = await stream_in_use(client, read_key_file(Home(self.scene.homes[name]).key_file(name)).ledger)
-            assert generation is not None
+        async with self._log_stream(self.names[0]) as (client, generation):
             state = (await client.jetstream().stream_info(generation.name)).state
             assert (state.first_seq, state.messages) == (1, state.last_seq)
             entries = list[bytes]()
@@ -353,6 +348,24 @@ class Nodes:
                     assert entry is not None, f"message {seq} is damaged"
                     entries.append(entry)
             return entries
+
+    async def limit_stream(self, via: str) -> int:
+        """Set a limit of the stream in use, as an operator of the bus could; return its generation's number."""
+        async with self._log_stream(via) as (client, generation):
+            config = (await client.jetstream().stream_info(generation.name)).config
+            await client.jetstream().update_stream(config.evolve(max_msgs=10**6))
+            return generation.number
+
+    @contextlib.asynccontextmanager
+    async def _log_stream(self, name: str) -> AsyncIterator[tuple[NodeClient, Generation]]:
+        """A connection to a node's server, and the stream in use."""
+        client, url = NodeClient(), f"nats://{self.hosts[name]}:{self.ports[name]}"
+        seed = Home(self.scene.homes[name]).bus_seed(name)
+        await client.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES.encode(), error_cb=_ignore)
+        try:
+            generation = await stream_in_use(client, read_key_file(Home(self.scene.homes[name]).key_file(name)).ledger)
+            assert generation is not None
+            yield client, generation
         finally:
             await client.close()
 
