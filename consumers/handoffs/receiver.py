@@ -1,8 +1,8 @@
 """The notes of a handoff for its receiver: written by the sender, or taken from the sender's session.
 
-The session adds its findings, dead ends, open unknowns and stored artifacts, the files that findings cite as touched,
-and tools with "test" or "check" in their name as tests. Retracted entries are left out. The session is the named one,
-the one in ``DEEDBOOK_SESSION``, or the sender's only open session; ``none`` adds nothing.
+The session adds its findings, dead ends, open unknowns and stored artifacts, and tools with "test" or "check" in their
+name as tests. Retracted entries are left out. The session is the named one, the one in ``DEEDBOOK_SESSION``, or the
+sender's only open session; ``none`` adds nothing. A cited file need not change, so no finding adds ``touches``.
 
 A session may have records of several topics. Then only those of the handoff's topics are added: the topics that the
 sender names, else those with the id of the handoff or of a reasoning that it cites.
@@ -37,7 +37,6 @@ _WANTED: Final = {
     "tried": "tried",
 }
 """The option of each note that a receiver will ask for."""
-_CITED: Final = re.compile(r"([^:\s]*[^:\s/])(?::[0-9]+(?:-[0-9]+)?)(?::|$)")
 _STORED: Final = "kept: "
 _TEST: Final = re.compile("test|check", re.IGNORECASE)
 
@@ -222,10 +221,8 @@ class _Record(NamedTuple):
 def _records(session: Mapping[str, Any]) -> Iterator[_Record]:
     """Yield the records of a session that become notes; withdrawn records do not."""
     for finding in _standing(session["findings"]):
-        places = [citation for citation in map(_CITED.match, finding["evidence"]) if citation]
         where = f" ({', '.join(finding['evidence'])})" if finding["evidence"] else ""
-        notes = [("found", f"{finding['finding']}{where}"), *(("touches", place[1]) for place in places)]
-        yield _Record(finding["topic"], notes)
+        yield _Record(finding["topic"], [("found", f"{finding['finding']}{where}")])
     for unknown in _standing(session["unknowns"]):
         yield _Record(unknown["topic"], [("not_known", unknown["unknown"])])
     for failed in _standing(session["dead_ends"]):

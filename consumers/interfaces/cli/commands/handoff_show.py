@@ -206,8 +206,7 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
         echo("\nWhat its sender knows", bold=True)
     for kind in (*NOTES, "later"):
         heading = NOTE_LABELS.get(kind, kind).lower().replace("-", " ")
-        # Several paths share a line.
-        for text in [", ".join(notes[kind])] if kind == "touches" and notes[kind] else notes[kind]:
+        for text in notes[kind]:
             parts = _KEPT.match(text) if kind == "artifacts" else None
             echo(
                 f"  {heading}: {quote_text(parts[1] or 'content')}: `deed blob get {parts[2]}`"

@@ -146,7 +146,6 @@ finding: The suite needs a network
 ROW_URL = {"tried": ["Quoting: twice"], "not_known": ["Who reads it?"]}
 SQL = {
     "found": ["It drops comments (src/sql.py:3)"],
-    "touches": ["src/sql.py"],
     "argued": ["A regex: strings nest"],
     "tested_by": ["pytest tests/sql"],
 }

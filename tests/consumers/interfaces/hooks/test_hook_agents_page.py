@@ -75,7 +75,6 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
     for told in (
         "tested by: python -m unittest",
         "found: TTL is never read (src/auth.py:1:TTL)",
-        "touches: src/auth.py",
         "trap: tests stop the clock",
         "tried: Clearing CACHE on a timer: each worker has its own",
         "not known: Who fills CACHE?",
