@@ -529,24 +529,28 @@ class Audit:
             self.add_problem(None, f"no entry references blobs/{ref.replace(':', '/')}", "VERIFICATION_FAILED")
 
     def run(self) -> None:
-        """Check everything. A failure without an index raises, and ends the check."""
+        """Check everything. A failure of the entries as a whole raises, and ends the check."""
+        checks = [self.check_files, self.check_checkpoint]
         if self.manifest["content"] == "log":
             self.leaves = self.check_log()
         else:
             root, note = bytes.fromhex(self.manifest["root"]), read_text(self.members.read("checkpoint"), "checkpoint")
+            checks.insert(0, lambda: self.check_stream_heads(root))
             for index in self.manifest["indexes"]:
                 name = f"entries/{index:020d}.entry"
                 if {name, f"entries/{index:020d}.tlog-proof"} & set(self.lost):
                     continue  # a later entry, or the note of stream heads, shows the stream that lacks it
                 data = self.members.read(name)
                 self.run_check(index, self.check_entry, data, (root, note))
-            self.check_stream_heads(root)
         self.end_doubt()
         for index in self.jumps:
             message = "its time is more than 30 days after that of the entry before it, and root did not set the clock"
             self.add_problem(index, message, "CLOCK_JUMPED")
-        self.check_files()
-        self.check_checkpoint()
+        for check in checks:
+            try:
+                check()
+            except (*FAULTS, OSError) as fault:
+                self.add_fault(None, fault)
 
     def check_page(self) -> None:
         """Compare index.html with the page of these entries.

@@ -99,6 +99,16 @@ def test_refused_entry_with_a_wrong_time_has_both_faults(stream: str | None, tmp
     assert judged(forge, tmp_path, stream) == ("INVALID", codes)
 
 
+@pytest.mark.parametrize("stream", [None, SESSION])
+def test_time_of_the_last_entry_is_wrong_under_a_wrong_checkpoint_too(stream: str | None, tmp_path: Path) -> None:
+    forge = Forge()
+    finding(forge)
+    forge.raw("alice", forge.body("alice", SESSION, FINDING), accepted_ms=forge.clock.now_ms + 40 * DAY_S * 1000)
+    forge.checkpoint_with = forge.keys["bob"]
+    codes = {len(forge.entries) - 1: {"CLOCK_JUMPED"}, None: {"VERIFICATION_FAILED"}}
+    assert judged(forge, tmp_path, stream) == ("INVALID", codes)
+
+
 def test_unconfirmed_remnant_of_a_refused_event_has_both_faults(tmp_path: Path) -> None:
     forge = Forge()
     finding(forge, "bob")
