@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from shlex import join
+from shlex import join, quote
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import KIND_OF, KINDS
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.format.forms import UnlockAt
+from deedbook.ledger.lifecycle.handoff_status import FINAL
 from deedbook.ledger.lifecycle.rules import NONE, Row, rules_of
 from deedbook.projections.handoffs.answers import Action
 
@@ -479,16 +480,30 @@ _STATE_CODES: Final = frozenset(
 )
 
 
+_AUTHOR_CODES: Final = ("NOT_AUTHORIZED", "SELF_APPROVAL")
+_INSTEAD: Final[dict[tuple[str, str], tuple[Verb, str]]] = {
+    ("handoff.rejected", "approved"): ("cancel", "its sender or reviewer can end it"),
+    ("handoff.amended", "in_progress"): ("release", "its receiver can release it, and it can be amended then"),
+    ("handoff.amended", "blocked"): ("cancel", "its sender or reviewer can cancel it, and create another"),
+}
+"""For a kind that a status forbids: the operation that achieves the same, and who does it."""
+
+
 @contextmanager
-def saying_way_on(view: Ask, id_: str) -> Iterator[None]:
-    """Add to a refusal of an operation the commands that its handoff waits for."""
+def saying_way_on(view: Ask, id_: str, kind: str = "") -> Iterator[None]:
+    """Add to a refusal of an operation, which signs a ``kind``, its alternative and the commands that come next."""
     try:
         yield
     except Refused as refusal:
         if refusal.code in _STATE_CODES:
             with suppress(Refused):  # a handoff that does not exist has no next step
-                cannot = refusal.details.get("name") if refusal.code in ("NOT_AUTHORIZED", "SELF_APPROVAL") else None
-                refusal.details["next"] = commands_on(view("handoffs.why", {"id": id_}), cannot)
+                is_of_author, why = refusal.code in _AUTHOR_CODES, view("handoffs.why", {"id": id_})
+                if is_of_author and why["status"] in FINAL:
+                    refusal.message += f"; and {why['sentence'].rstrip('.')}"
+                elif (instead := _INSTEAD.get((kind, why["status"]))) is not None and not is_of_author:
+                    refusal.message += f"\n  {instead[1]}: `deed handoff {hint(instead[0])} {quote(id_)}`"
+                cannot = refusal.details.get("name") if is_of_author else None
+                refusal.details["next"] = commands_on(why, cannot)
                 refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
         raise
 

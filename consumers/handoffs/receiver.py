@@ -192,7 +192,7 @@ def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> lis
         return []  # it will be refused
     asked = [row for row in handoff["questions"] if row["by"] == handoff["to"] and row["mark"] != "settled"]
     numbers = ", ".join(str(row["position"] + 1) for row in asked)
-    tasks = _numbers(handoff["tasks"], lambda row: not row["done"])
+    tasks = open_tasks(handoff)
     bare = _numbers(handoff["criteria"], lambda row: row["mark"] == "checked" and not row["evidence"])
     return [
         *([] if summary else ["it has no --summary for its reviewer, and none can be added later"]),
@@ -200,6 +200,11 @@ def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> lis
         *([f"it is open: task {tasks}"] if tasks else []),
         *([f"it was ticked without evidence: criterion {bare}"] if bare else []),
     ]
+
+
+def open_tasks(handoff: Mapping[str, Any]) -> str:
+    """Return the numbers of the tasks that are not done, as ``--task`` takes them."""
+    return _numbers(handoff["tasks"], lambda row: not row["done"])
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]], is_meant: Callable[[Mapping[str, Any]], bool]) -> str:

@@ -702,7 +702,8 @@ def _dependencies_form_no_cycle(question: Question[HandoffState], ledger: Ledger
         cycle = _path_back(came_from, name)
         for member in cycle[1:-1]:
             _handoff(ledger, member)
-        message = f"these handoffs would wait for each other: {' → '.join(cycle)}"
+        leave_out = f"leave out the dependency of {name} on {cycle[1]}"
+        message = f"these handoffs would wait for each other: {' → '.join(cycle)}; {leave_out}"
         return Unmet(message, {"cycle": cycle})
     is_new = state is None or not {*question.data.depends_on} <= {*state.depends_on}
     if came_from and ((is_new and ledger.dependents(name)) or len(came_from) > dependencies_walked_max):

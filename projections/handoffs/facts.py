@@ -59,6 +59,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
     stuck_status: Status | None = None  # its status; None: it does not exist
     stuck_claim: str | None = None  # the status that it claims to be over by, if nobody here has verified it
     stuck_reason: str = ""  # the reason of that status; of a superseded one, it names the replacement
+    approval_ended_by: str = ""  # the author of the amendment that ended its approval
     is_waiver_asked: bool = False
     tasks_left: tuple[int, ...] = ()  # counted from 1
     criteria_left: tuple[int, ...] = ()
@@ -166,6 +167,7 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         stuck_status=None if stuck_on is None else statuses[stuck_on],
         stuck_claim=None if stuck is None else claim_of_history(stuck),
         stuck_reason="" if stuck is None else state_of(stuck).reason,
+        approval_ended_by=_ended_by(record, state.status),
         is_waiver_asked="asked" in state.criteria,
         tasks_left=tuple(number for number, mark in enumerate(state.tasks, 1) if mark != "done"),
         criteria_left=tuple(at + 1 for at, mark in enumerate(state.criteria) if mark not in MET or at in waivers),
@@ -194,6 +196,13 @@ def facts_of(record: HandoffRecord, known: Mapping[str, HandoffRecord], agents: 
         reviewer_removed=None if reviewer is None else reviewer.removed_index,
         is_own_import=agents.agent(state.reviewer) is not None and is_own_import(state, state.reviewer, agents),
     )
+
+
+def _ended_by(record: HandoffRecord, status: Status) -> str:
+    """Return the author of the amendment that ended an approval; empty if it was never approved, or is again."""
+    approved, amended = (record.latest.get(kind) for kind in ("handoff.approved", "handoff.amended"))
+    is_ended = status == "pending" and approved is not None and amended is not None and amended.index > approved.index
+    return amended.author if is_ended and amended is not None else ""
 
 
 def claim_of_history(record: HandoffRecord) -> str | None:

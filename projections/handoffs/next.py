@@ -399,7 +399,7 @@ def _why(wait: Wait, agent: str, facts: HandoffFacts, record: HandoffRecord) -> 
         case "claim":
             return "it is approved and nothing blocks it"
         case "continue":
-            return _why_to_continue(facts, criteria)
+            return _why_to_continue(facts, criteria, has_criteria=bool(record.remarks))
         case "answer" | "settle":
             return _why_of_question(wait, agent, facts, record)
         case "waive":
@@ -436,7 +436,7 @@ def _why_to_approve(facts: HandoffFacts) -> str:
     return f"{stuck}{facts.sender} hands it to {facts.receiver}, and it is not approved"
 
 
-def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion]) -> str:
+def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion], *, has_criteria: bool) -> str:
     parts = [f"changes requested: {facts.reason}"] if facts.reason else []
     if criteria:
         waits = {"asked": " (a waiver is requested)"}
@@ -448,4 +448,5 @@ def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion]) -> str:
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
     if facts.questions_left:
         parts.append(f"open questions to {facts.receiver}: {', '.join(map(str, facts.questions_left))}")
-    return "; ".join(parts) or "every criterion is met: complete it"
+    met = "every criterion is met" if has_criteria else "it has no criterion"
+    return "; ".join(parts) or f"{met}: complete it"

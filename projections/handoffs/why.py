@@ -217,7 +217,9 @@ def reviewer_removed_text(handoff: HandoffFacts) -> str:
 def _pending_text(handoff: HandoffFacts) -> str:
     reviewer = handoff.reviewer or "a reviewer (its file names none)"
     if handoff.claimed_status is None:
-        return f"it waits for the approval of {reviewer}{_handover_text(handoff)}"
+        ended = handoff.approval_ended_by
+        because = f", because the amendment by {ended} ended the approval of the earlier version" if ended else ""
+        return f"it waits for the approval of {reviewer}{_handover_text(handoff)}{because}"
     claim = f" as {handoff.claimed_status!r}" if handoff.claimed_status else ""
     if handoff.is_history:
         return f"it was imported{claim} and waits for nobody; to make that count here, {reviewer} can verify it"

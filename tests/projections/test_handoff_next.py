@@ -689,3 +689,9 @@ def _lead(ledger, name, steps, **fields):
     for step in life[:steps]:
         with contextlib.suppress(Refused):
             step()
+
+
+def test_work_without_criteria_is_not_said_to_meet_them(ledger, reader):
+    ledger.approve("h", ledger.hand_over("h", criteria=[]))
+    ledger.claim("h")
+    assert only(reader, "bob")["why"] == "it has no criterion: complete it"

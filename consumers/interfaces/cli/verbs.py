@@ -334,6 +334,9 @@ class LazyGroup(_WithCommon, click.Group):
                 continue
             with formatter.section(section):
                 formatter.write_dl([(name, self.help_line(ctx, name)) for name in names])
+        if self._aliases:
+            with formatter.section("Other names"):
+                formatter.write_text(", ".join(f"{alias} for {name}" for alias, name in self._aliases.items()))
 
     def help_line(self, ctx: click.Context, name: str) -> str:
         """Return the line of help of a verb."""

@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs import content, operations
 from deedbook.consumers.handoffs.decisions import line_of
 from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import left_out_text, unsaid_at_completion
+from deedbook.consumers.handoffs.receiver import left_out_text, open_tasks, unsaid_at_completion
 from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.handoffs.worktree import uncommitted
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
@@ -44,7 +44,7 @@ def command_of(verb: operations.Verb) -> click.Command:
     operation = OPERATIONS[verb]
 
     def sign(app: App, /, id_: str, **options: Any) -> None:
-        has_said_yes = options.pop("yes", False)
+        has_said_yes, allows_open_tasks = options.pop("yes", False), options.pop("open_tasks", False)
         options = values_of(operation.arguments, options)
         # the content of the artifacts that the result names must be stored somewhere
         named = options.get("artifacts", ())
@@ -63,8 +63,11 @@ def command_of(verb: operations.Verb) -> click.Command:
         with content.of_version(app.client(), handoff["id"], options.get("version")):
             expect = content.place_of(verb, handoff, options.get("version"))
             data = content.events_of_step(verb, handoff, options, app.author())
-            asks, summary = not has_said_yes, options.get("summary")
-            warnings = _of_completion(app, handoff["id"], summary, named, asks=asks) if verb == "complete" else ()
+            warnings: Sequence[str] = ()
+            if verb == "complete":
+                shown, asks = app.query("handoffs.show", id=handoff["id"]), not has_said_yes
+                _check_tasks(app, shown, is_allowed=allows_open_tasks)
+                warnings = _of_completion(app, shown, options.get("summary"), named, asks=asks)
             cited = handoff["reasoning_refs"] if verb in ACT_ON_REASONING else ()
             emit(app, handoff["id"], *data, expect=expect, tells_left=verb in TELL_LEFT, cited=cited, warnings=warnings)
 
@@ -75,13 +78,28 @@ def command_of(verb: operations.Verb) -> click.Command:
         )
     if verb == "complete":
         taken.append(click.Option(["--yes"], is_flag=True, help="On a terminal: do not ask about missing parts."))
+        taken.append(click.Option(["--open-tasks"], is_flag=True, help="Complete it although tasks are open."))
     text = f"{operation.words}\n\n{operation.usage}".strip()
     return Command(operations.spelled(verb), params=taken, callback=sign, help=text)
 
 
-def _of_completion(app: App, id_: str, summary: str | None, artifacts: Sequence[str], *, asks: bool) -> list[str]:
+def _check_tasks(app: App, handoff: Mapping[str, Any], *, is_allowed: bool) -> None:
+    """Refuse a completion with open tasks, unless a terminal can ask. Raises Refused: ``USAGE``."""
+    tasks, can_ask = open_tasks(handoff), app.has_terminal and not app.as_json
+    if tasks and not is_allowed and not can_ask and handoff["status"] == "in_progress":
+        tick = join(
+            ["deed", "handoff", "check", "--task", tasks.replace(", ", ","), "--as", app.acting(), handoff["id"]]
+        )
+        message = (
+            f"{handoff['id']} has open tasks ({tasks}): tick them, or complete it with --open-tasks\n  next: {tick}"
+        )
+        raise Refused("USAGE", message, tasks=tasks, next=[tick])
+
+
+def _of_completion(
+    app: App, handoff: dict[str, Any], summary: str | None, artifacts: Sequence[str], *, asks: bool
+) -> list[str]:
     """Warn of missing parts before anything is signed, and ask on a terminal; return the warnings for JSON."""
-    handoff = app.query("handoffs.show", id=id_)
     warnings = [*uncommitted(app.client(), handoff, artifacts), *unsaid_at_completion(handoff, summary)]
     if app.as_json:
         return warnings
@@ -140,16 +158,17 @@ def emit(
     warnings: Sequence[str] = (),
     of_session: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     decisions: Sequence[dict[str, Any]] = (),
+    was: str = "",
 ) -> None:
     """Sign and append events of one handoff, the first at the version ``expect``, and print the new status.
 
     ``of_session`` names the notes from the sender's session, and those that were left out. ``decisions`` are those
-    about its files.
+    about its files. ``was`` is the status before.
     """
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
     ]
-    with operations.saying_way_on(app.query_with, name):
+    with operations.saying_way_on(app.query_with, name, KIND_OF[type(data[0])] if data else ""):
         accepted = app.author().emit(*drafts) if drafts else []
     handoff = app.query("handoffs.why", id=name)
     following = operations.next_on(handoff)
@@ -171,6 +190,7 @@ def emit(
         is_own = handoff["status"] == "approved" and isinstance(data[0], HandoffContent)
         approves = "this approves it" if isinstance(data[0], HandoffAmended) else "it needs no approval"
         at += f"; {approves}: {app.acting()} is human" * is_own
+        at += "; the approval of its earlier version has ended" * (was == "approved" != handoff["status"])
     if refs := [*cited, *(ref for event in data for ref in getattr(event, "reasoning_refs", ()))]:
         answer["reasoning"] = load("cited_reasoning:of_refs")(app, refs)
     answer |= _gate_of(data, handoff)
@@ -220,5 +240,5 @@ def _absent(app: App, why: dict[str, Any]) -> Iterator[str]:
         try:
             app.query("handoffs.facts", id=on)
         except Refused as refusal:
-            alike = did_you_mean(refusal.details["near"])
+            alike = did_you_mean([name for name in refusal.details["near"] if name != why["id"]])
             yield f"{why['id']} can never be claimed before there is a handoff {on}{alike}"

@@ -114,10 +114,18 @@ def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options
         changes["version"] = handoff["version"]
     if "artifacts" in changes:
         changes["artifacts"] = with_contents(app, changes["artifacts"], sealer)
+    warnings = [
+        f"--{label} replaced the earlier ones; --add-{label} adds one"
+        for name, label in _LISTS.items()
+        if changes.get(name) and handoff[name]
+    ]
     for name, given in lists.items():
         texts = changes.get(name, [item["text"] for item in handoff[name]])
         for number, text in given["edit"]:
             texts[content.position_of(texts, _LISTS[name], number)] = text
+        if twice := [text for text in given["add"] if text in texts]:
+            message = f"{_LISTS[name]} {texts.index(twice[0]) + 1} of {handoff['id']} says that already: leave it out"
+            raise Refused("NOTHING_CHANGED", message)
         if any(given.values()):
             changes[name] = [*texts, *given["add"]]
     changes |= {name: [] for name in ("reasoning", "depends_on") if changes.get(name) == ["none"]}
@@ -125,4 +133,5 @@ def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options
         (data,) = composition.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
     data = data if sealer is None else sealer.event(data)
-    emit(app, handoff["id"], data, changes=composition.changes_between(content_from(handoff), data))
+    changed = composition.changes_between(content_from(handoff), data)
+    emit(app, handoff["id"], data, changes=changed, warnings=warnings, was=handoff["status"])

@@ -125,3 +125,45 @@ def test_what_a_file_cannot_hold_is_refused(deed: Deed, imported: str) -> None:
     error = deed.refuses("INVALID_FIELD", "handoff", "amend", imported, "--body", "```\nopen", "--as", "a")
     assert "task" in error["message"] or error["details"]
     assert deed.written() == before
+
+
+def test_amendment_says_that_the_approval_has_ended_and_refuses_the_same_text_twice(deed: Deed, fresh: Fresh) -> None:
+    name = create(deed, fresh("ended"), "--criterion", "it works", "--task", "one")
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    twice = deed.refuses("NOTHING_CHANGED", "handoff", "amend", name, "--add-criterion", "it works", "--as", "a")
+    assert twice["message"] == f"criterion 1 of {name} says that already: leave it out"
+    said = deed.run("handoff", "amend", name, "--criterion", "it is fast", "--as", "a")
+    assert "; the approval of its earlier version has ended)" in said.out
+    assert "warning: --criterion replaced the earlier ones; --add-criterion adds one" in said.err
+    ended = "because the amendment by a ended the approval of the earlier version"
+    assert ended in deed("handoff", "why", name)
+    assert "has ended" not in deed("handoff", "amend", name, "--title", "Fix all", "--as", "a")
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    assert ended not in deed("handoff", "why", name)
+
+
+def test_refusal_names_the_operation_that_is_possible_instead(deed: Deed, fresh: Fresh) -> None:
+    name = create(deed, fresh("instead"))
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    error = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "reject", name, "--reason", "no", "--as", "rita")
+    assert f"its sender or reviewer can end it: `deed handoff cancel --reason … {name}`" in error["message"]
+    deed("handoff", "claim", name, "--as", "b")
+    error = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "amend", name, "--to", "a", "--as", "a")
+    assert f"`deed handoff release {name}`" in error["message"]
+    deed("handoff", "cancel", name, "--reason", "enough", "--as", "rita")
+    error = deed.refuses("SELF_APPROVAL", "handoff", "reject", name, "--reason", "no", "--as", "a")
+    assert f"; and {name} is cancelled: rita cancelled it at " in error["message"]
+
+
+def test_completion_with_open_tasks_is_refused_unless_it_says_so(deed: Deed, fresh: Fresh) -> None:
+    name = create(deed, fresh("tasks"), "--task", "one", "--task", "two", "--task", "three")
+    deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
+    assert "CRITERIA" not in deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "done", name, "--as", "b")["message"]
+    deed("handoff", "start", name, "--as", "b")
+    deed("handoff", "check", name, "--task", "2", "--as", "b")
+    error = deed.refuses("USAGE", "handoff", "done", name, "--as", "b")
+    assert error["message"].startswith(f"{name} has open tasks (1, 3): tick them, or complete it with --open-tasks\n")
+    assert error["message"].endswith(f"next: deed handoff check --task 1,3 --as b {name}")
+    assert deed.data("handoff", "show", name)["status"] == "in_progress"
+    assert "it is open: task 1, 3" in deed.run("handoff", "done", name, "--open-tasks", "--as", "b").err
+    assert "start for claim" in " ".join(deed("handoff", "--help").split())

@@ -157,6 +157,12 @@ def test_dependency_that_does_not_exist_is_said_to_sender_and_reviewer(deed: Dee
     assert name not in [one["id"] for one in deed.data("next", "--as", "a", "--limit", 500)["items"]]
 
 
+def test_suggestion_for_a_dependency_is_never_the_handoff_itself(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("export-table")
+    words = ("--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t", "--depends-on", f"{name}s")
+    assert "did you mean" not in deed.run("handoff", "create", name, *words).err
+
+
 def test_handoff_of_a_human_says_that_it_needs_no_approval(deed: Deed, fresh: Fresh) -> None:
     name = fresh("own")
     said = deed("handoff", "create", name, "--as", "rita", "--to", "b", "--title", "t")
