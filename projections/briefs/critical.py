@@ -154,6 +154,21 @@ def _critical_numbers(memory: ReasoningMemory) -> set[int]:
     return reached | open_assumptions | refuted
 
 
+def dead_ends(memory: ReasoningMemory, critical: set[int]) -> list[int]:
+    """Return the steps of the branches that lead nowhere: each inference, then the steps that only it rests on.
+
+    An inference, hypothesis or settled assumption is a dead end if it is not critical: it was tried and left.
+    """
+    headings = {step.step_number for step in memory.steps if is_heading(step)}
+    left = [step.step_number for step in memory.steps if step.type != "observation"]
+    branches = ([number, *sorted(ancestors(memory.dependencies, {number}))] for number in left)
+    return [
+        number
+        for number in dict.fromkeys(number for branch in branches if branch[0] not in critical for number in branch)
+        if number not in critical | headings
+    ]
+
+
 def critical_units(memory: ReasoningMemory, critical: set[int]) -> list[Unit]:
     """Return the key facts of a graph with these critical steps, in reading order, each once."""
     units = [Unit("conclusion", None, memory.conclusion.strip(), STEP_WEIGHT)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deedbook.projections.briefs.critical import critical_numbers
+from deedbook.projections.briefs.critical import critical_numbers, dead_ends
 from deedbook.projections.reasoning.memory import ReasoningMemory, ReasoningStep
 
 EVERY = {1, 2, 3, 4, 5, 6}
@@ -33,3 +33,12 @@ def test_a_bare_heading_is_critical_only_if_nothing_else_is() -> None:
     memory = ReasoningMemory("", "", "t", "", steps, {2: [1], 4: [2]})
     assert critical_numbers(memory) == {2, 4}
     assert critical_numbers(ReasoningMemory("", "", "t", "", steps[:1], {})) == {1}
+
+
+def test_dead_end_is_an_inference_that_the_conclusion_does_not_need_with_what_only_it_rests_on() -> None:
+    kinds = ["observation", "observation", "inference", "inference", "observation", "conclusion", "hypothesis"]
+    steps = [ReasoningStep(number, kind, f"Step {number}") for number, kind in enumerate(kinds, 1)]
+    # 4 rests on 1, which the conclusion needs, and on 2; nothing follows from 5; 7 follows from 4.
+    memory = ReasoningMemory("", "", "t", "Step 6", steps, {3: [1], 4: [1, 2], 6: [3], 7: [4]})
+    assert critical_numbers(memory) == {1, 3, 6}
+    assert dead_ends(memory, {1, 3, 6}) == [4, 2, 7]

@@ -1,9 +1,11 @@
 """The default compressor: deterministic, without a model; every fact is a step's own words.
 
 It orders critical statements, their evidence and checks by worth (``selection``) and keeps as many as fit, counted in
-the form that is sent. Without a requested budget it stops at a fidelity of .95. If all critical statements fit into a
-requested budget, steps that nothing rests on fill the rest. A graph that fits whole is sent whole, lossless. A fact
-does not repeat what the CONCLUSION line already has word for word.
+the form that is sent. Without a requested budget it stops at a fidelity of .95, but adds what was ruled out, because a
+receiver may try it again: the alternatives of critical steps, and, while the full form fits, the branches that lead
+nowhere (``dead_ends``). If all critical statements fit into a requested budget, steps that nothing rests on fill the
+rest. A graph that fits whole is sent whole, lossless. A fact does not repeat what the CONCLUSION line already has word
+for word.
 
 Rejected: the best of three orders by fidelity (by cost in shorthand, by plain cost, or with more credit for side
 remarks of a statement). It gained .003 of fidelity, lost .007 of verbatim text, and took three times as long. The
@@ -25,6 +27,7 @@ from deedbook.consumers.reasoning.compressor.envelope import empty_brief, make_f
 from deedbook.consumers.reasoning.compressor.selection import Line, Order, Part, Pick
 from deedbook.ledger.events.brief import Brief, Layout, Remark, RemarkType, Sizes
 from deedbook.projections.briefs import sentences, shorthand
+from deedbook.projections.briefs.critical import dead_ends
 from deedbook.projections.briefs.embedding import best_embedder, embed_text, pack
 from deedbook.projections.briefs.fidelity import HIGH_BAND, measure_indexed
 from deedbook.projections.briefs.index import GraphIndex, index_graph, spelled
@@ -48,6 +51,7 @@ ENOUGH_FIDELITY: Final = 0.95
 checks_max: Final = 3
 _margin_tokens: Final = 2
 _later_tries_max: Final = 12
+_dead_ends_max: Final = 12
 _joining_saves_max: Final = 8
 _guesses_max: Final = 4
 _remark_sorts: Final = frozenset({"limitation", "alternative", "assumption_stated"})
@@ -75,8 +79,9 @@ def compress(
         layout = Layout(tags=bool(whole.tags), whole=True)
         brief = with_facts(whole, index, everything, remarks_of(index), layout)
     else:
-        order = choice.order if budget is not None else choice.critical(ENOUGH_FIDELITY)
-        brief = _spend_rest(choice.fitting(empty, order), index)
+        order = choice.order if budget is not None else choice.critical(ENOUGH_FIDELITY) + choice.alternatives()
+        brief = _spend_rest(choice.fitting(empty, list(dict.fromkeys(order))), index)
+        brief = _with_dead_ends(brief, index) if budget is None else brief
     return measured(replace(brief, budget_needed_for_090=budget_needed(index, empty, choice)), index)
 
 
@@ -119,6 +124,10 @@ class _Choice:
         critical = [pick for pick in self.order if self._lines[pick.place].head != shorthand.OTHERS]
         end = next((count for count, pick in enumerate(critical, start=1) if pick.value >= enough), len(critical))
         return critical[:end]
+
+    def alternatives(self) -> list[Pick]:
+        """Return the alternatives of critical steps in their order."""
+        return [pick for pick in self.order if self._lines[pick.place].head == shorthand.ALTERNATIVES]
 
     def holding(self, empty: Brief, picks: Iterable[Pick]) -> Brief:
         places: dict[Part, set[int]] = {part: set() for part in Part}
@@ -212,3 +221,14 @@ def _spend_rest(brief: Brief, index: GraphIndex) -> Brief:
         spent = with_facts(brief, index, steps, brief.remarks, layouts.pop())
         if not layouts or unfitted_tokens(spent, brief.budget) <= brief.budget - _margin_tokens:
             return spent
+
+
+def _with_dead_ends(brief: Brief, index: GraphIndex) -> Brief:
+    """Return a brief with the steps of dead ends that its full form has room for, in the order of their branches."""
+    for step in dead_ends(index.memory, set(index.step_spelled))[:_dead_ends_max]:
+        layout = replace(brief.layout, others=sorted({*brief.layout.others, step}))
+        steps = {fact.step for fact in brief.facts}.difference(brief.layout.others)
+        more = with_facts(brief, index, steps, brief.remarks, layout)
+        if unfitted_tokens(more, brief.budget) <= brief.budget - _margin_tokens:
+            brief = more
+    return brief

@@ -46,6 +46,15 @@ def test_every_brief_is_certified_by_its_own_graph(memory: ReasoningMemory, leve
     assert all(fact.text == contents[fact.step] for fact in brief.facts)
 
 
+@given(odd_graphs(), st.sampled_from(TransferLevel))
+def test_brief_of_a_level_is_certified_and_within_its_budget(memory: ReasoningMemory, level: TransferLevel) -> None:
+    brief = compress(memory, level)
+    assert check_certificate(brief, memory) == []
+    prompt = to_context_prompt(brief)
+    assert prompt.tokens <= prompt.budget == LEVEL_TOKENS[level][1]
+    assert measure(memory, prompt.prompt) == brief.fidelity
+
+
 CORRUPTIONS = [
     ("a number", lambda text: re.sub(r"\d+", "7", text, count=1)),
     ("a negation", lambda text: text.replace(" are ", " are not ", 1)),
@@ -135,6 +144,43 @@ def test_standard_brief_stops_early_and_an_asked_budget_is_filled() -> None:
     assert (early.dropped_steps[-1], asked.dropped_steps) == (139, [])
     assert compress(chain(60), STANDARD, 700).sizes.compressed > 650
     assert asked.fidelity.value >= early.fidelity.value
+
+
+def tried_and_left(length: int) -> ReasoningMemory:
+    """Return a chain of steps, some with alternatives, beside a branch that leads nowhere and a loose observation."""
+    long = chain(length)
+    steps = [step.to_dict() | {"step": step.step_number} for step in long.steps]
+    for position in range(0, length, 5):
+        steps[position]["alternatives_considered"] = [f"Switch off queue {position}: rejected, readers would wait"]
+    loose = [
+        ("observation", "The reader logs are empty"),
+        ("hypothesis", "The readers are at fault"),
+        ("inference", "Readers are not at fault, because they log nothing"),
+        ("observation", "It rains"),
+    ]
+    steps += [{"step": 900 + at, "type": type_, "content": text} for at, (type_, text) in enumerate(loose)]
+    links = {str(number): list(rests_on) for number, rests_on in long.dependencies.items()} | {"902": [900, 901]}
+    return graph(long.to_dict() | {"steps": steps, "dependencies": links})
+
+
+def test_brief_of_a_level_has_every_alternative_and_the_branches_that_led_nowhere() -> None:
+    memory = tried_and_left(16)
+    brief = compress(memory, STANDARD)
+    prompt = to_context_prompt(brief)
+    assert [remark.step for remark in brief.remarks if remark.type == "alternative"] == [1, 6, 11, 16]
+    assert brief.layout.others == [900, 901, 902]
+    assert brief.dropped_steps == [903]  # nothing was inferred from it
+    assert "\nOther steps:\nThe reader logs are empty.\nThe readers are at fault.\n" in prompt.prompt
+    assert prompt.tokens <= 700
+    assert check_certificate(brief, memory) == []
+
+
+def test_what_led_nowhere_never_takes_the_room_of_critical_statements() -> None:
+    for length, level in ((80, STANDARD), (16, MINIMAL)):
+        memory = tried_and_left(length)
+        brief = compress(memory, level)
+        assert brief.layout.others == []
+        assert [step for step in brief.dropped_steps if step < 900] != []
 
 
 @pytest.mark.parametrize("budget", [120, 200])
