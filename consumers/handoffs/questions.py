@@ -6,21 +6,24 @@ A question about no handoff has a stream and an id of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, NamedTuple, cast
 
 from deedbook.consumers.handoffs.content import events_of_step
 from deedbook.consumers.handoffs.operations import NextCommand, Verb, command_of, next_on, saying_way_on
 from deedbook.consumers.handoffs.short_ids import by_whole_id, short_id
+from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events import question as kinds
-from deedbook.ledger.events.handoff import HandoffQuestionAsked
+from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.handoff import HandoffQuestionAnswered, HandoffQuestionAsked
 from deedbook.projections.answers.checked import ask
 
 _PATH_MARKS: Final = "/.:"
+answer_shown_max: Final = 80
 
 
 class QuestionRef(NamedTuple):
@@ -76,7 +79,7 @@ def answering(view: Ask, author: Author, ref: str, text: str) -> list[Draft]:
     question = read_ref(ref)
     if question.number is not None:
         return _of_handoff("answer", author, question.name, {"question_numbers": [question.number], "text": text})
-    return [Draft(stream=f"question/{_id_of(view, question)}", data=kinds.QuestionAnswered(answer=text))]
+    return [Draft(stream=f"question/{_id_of(view, question, author.name)}", data=kinds.QuestionAnswered(answer=text))]
 
 
 def settling(view: Ask, author: Author, refs: Sequence[str], comment: str = "") -> list[Draft]:
@@ -86,7 +89,7 @@ def settling(view: Ask, author: Author, refs: Sequence[str], comment: str = "") 
     for question in dict.fromkeys(map(read_ref, refs)):
         if question.number is None:
             data = kinds.QuestionSettled(comment=comment)
-            drafts.append(Draft(stream=f"question/{_id_of(view, question)}", data=data))
+            drafts.append(Draft(stream=f"question/{_id_of(view, question, author.name)}", data=data))
         else:
             numbers.setdefault(question.name, []).append(question.number)
     for name, of in numbers.items():
@@ -100,24 +103,35 @@ def _of_handoff(verb: Verb, author: Author, name: str, values: dict[str, Any]) -
     return [Draft(stream=f"handoff/{handoff['id']}", data=data) for data in events]
 
 
-def _id_of(view: Ask, question: QuestionRef) -> str:
+def _id_of(view: Ask, question: QuestionRef, agent: str) -> str:
     try:
         return cast("str", by_whole_id(view("questions.show", {"id": question.name}), "question", question.name)["id"])
     except Refused as refusal:
         is_handoff = refusal.code == "NOT_FOUND" and view("handoffs.existing", {"ids": [question.name]})["handoffs"]
+        if not is_handoff and refusal.code == "NOT_FOUND" and question.name.isdecimal():  # a number without its handoff
+            page = view("handoffs.next", {"agent": agent})["items"]
+            ids = [f"{item['id']}:{question.name}" for item in page if _is_of(item, int(question.name))]
+            refusal.message = f"there is no question {question.name}{did_you_mean(ids)}"
         if not is_handoff:
             raise
         how = f"name one of its questions, for example {question.name}:1; `deed handoff show {question.name}` has them"
         raise Refused("NOT_FOUND", f"{question.name} is a handoff: {how}", **refusal.details) from refusal
 
 
-def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any]:
-    """Append the events; return ``{"questions", "accepted", "next"}``: the questions now, and the next commands.
+def _is_of(item: dict[str, Any], number: int) -> bool:
+    """Return whether an item of a queue waits for question ``number`` of its handoff."""
+    return item["kind"] == "handoff" and number in item["arguments"].get("question_numbers", ())
 
-    A refusal names the commands that the handoff waits for.
+
+def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any]:
+    """Append the events; return the questions now, the next commands, and warnings about what was there before.
+
+    These are ``{"questions", "accepted", "next", "warnings"}``. A refusal names the commands that the handoff waits
+    for.
     """
     family, _, name = drafts[0].stream.partition("/")
-    with saying_way_on(view, name) if family == "handoff" else nullcontext():
+    warnings = [warning for draft in drafts for warning in _warnings_without_handoff(view, draft)]
+    with _naming_handoff(view, drafts[0].data), saying_way_on(view, name) if family == "handoff" else nullcontext():
         accepted = author.emit(*drafts)
     questions: list[dict[str, Any]] = []
     following: list[NextCommand] = []
@@ -137,7 +151,54 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
             for row in rows
         ]
         following += next_on(handoff["why"])
-    return {"questions": questions, "accepted": accepted, "next": list(dict.fromkeys(following))}
+        for draft, entry in zip(drafts, accepted, strict=True):
+            warnings += _warnings_on(handoff, draft.data, entry.index) if draft.stream == stream else []
+    return {"questions": questions, "accepted": accepted, "next": list(dict.fromkeys(following)), "warnings": warnings}
+
+
+@contextmanager
+def _naming_handoff(view: Ask, data: EventData | dict[str, Any]) -> Iterator[None]:
+    """Say of a question to an unknown agent that there is a handoff of this name."""
+    try:
+        yield
+    except Refused as refusal:
+        to = getattr(data, "to", "")
+        if refusal.code == "AGENT_UNKNOWN" and to and view("handoffs.existing", {"ids": [to]})["handoffs"]:
+            refusal.message = f"{to} is a handoff: `deed ask NAME TEXT --about {to}` asks an agent about it"
+        raise
+
+
+def _warnings_without_handoff(view: Ask, draft: Draft) -> list[str]:
+    """Return the warnings about a question that is about no handoff, before it is signed."""
+    if isinstance(draft.data, kinds.QuestionAnswered):
+        return _replaces(view("questions.show", {"id": draft.stream.partition("/")[2]})["answer"])
+    if isinstance(draft.data, kinds.QuestionAsked):
+        page = view("questions.list", {"to": draft.data.to, "settled": False})
+        return _asked_before(row["id"] for row in page["items"] if row["question"] == draft.data.question)
+    return []
+
+
+def _warnings_on(handoff: dict[str, Any], data: EventData | dict[str, Any], index: int) -> list[str]:
+    """Return the warnings about a question in a handoff as it is after the event ``index``."""
+    if isinstance(data, HandoffQuestionAnswered):
+        begins = f"answers question {data.position + 1}: "
+        earlier = [line["text"] for line in handoff["log"] if line["event_index"] < index]
+        return _replaces(next((text.removeprefix(begins) for text in earlier[::-1] if text.startswith(begins)), ""))
+    if isinstance(data, HandoffQuestionAsked):
+        same = (data.to, data.question)
+        rows = [row for row in handoff["questions"][:-1] if row["mark"] != "settled"]
+        return _asked_before(
+            f"{handoff['id']}:{row['position'] + 1}" for row in rows if (row["to"], row["text"]) == same
+        )
+    return []
+
+
+def _replaces(answer: str | None) -> list[str]:
+    return [f"this replaces the answer {cut(answer, answer_shown_max)!r}"] if answer else []
+
+
+def _asked_before(ids: Iterable[str]) -> list[str]:
+    return [f"the same question is open already: {id_}" for id_ in ids][:1]
 
 
 def _next_of(question: dict[str, Any]) -> list[NextCommand]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from deedbook.consumers.interfaces.cli.output import list_page, page_options, when
+from deedbook.consumers.handoffs.operations import with_commands
+from deedbook.consumers.interfaces.cli.output import list_page, page_options, print_command, when
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingCommand
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.sdk.text import quote_text
+from deedbook.consumers.sdk.text import quote_text, sanitize_line
 
 
 @click.command(cls=ReadingCommand, looks_back=True)
@@ -19,9 +20,9 @@ from deedbook.consumers.sdk.text import quote_text
 @click.option("--author", metavar="NAME", help="Only those of this agent.")
 @page_options()
 def questions(app: ReadingApp, id_: str | None, *, is_all: bool, **filters: Any) -> None:
-    """List questions that are about no handoff and not settled, newest first, or show one.
+    """List questions that are not settled: those about no handoff, newest first, or show one.
 
-    `deed handoff show` has those about a handoff.
+    Questions about handoffs follow, as far as somebody must act: `deed handoff show` has all of one.
     """
     if id_ is not None:
         question = app.query("questions.show", id=id_)
@@ -41,6 +42,17 @@ def questions(app: ReadingApp, id_: str | None, *, is_all: bool, **filters: Any)
             "question": row["question"],
         },
     )
+    if not app.as_json and filters["author"] is None:
+        _print_about_handoffs(app, filters["to"])
+
+
+def _print_about_handoffs(app: ReadingApp, to: str | None) -> None:
+    """Print the questions about handoffs that wait for an answer, or for the agent that settles them."""
+    for action in ("answer", "settle"):
+        page = app.query("handoffs.next", agent=to, action=action)
+        for item in with_commands({"items": [item for item in page["items"] if item["kind"] == "handoff"]})["items"]:
+            echo(f"{action:8}  {item['agent']}: {quote_text(item['why'])}")
+            print_command(sanitize_line(item["command"]), " " * 10)
 
 
 def print_question(question: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, read_ref, settling
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
-from deedbook.consumers.interfaces.cli.output import print_next
+from deedbook.consumers.interfaces.cli.output import print_next, warn
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, or_none
@@ -88,6 +88,7 @@ def _emit(app: App, drafts: list[Draft]) -> None:
     def text() -> None:
         for question in answered["questions"]:
             echo(f"{question['id']} is {question['status']} (entry {entries})")
+        warn(answered["warnings"])
         print_next(following, app.acting())
 
     app.show("question", data, text, following=next(iter(data["next"]), None))
