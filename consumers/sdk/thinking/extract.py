@@ -32,6 +32,7 @@ from deedbook.consumers.sdk.thinking.response import Format, Note, Region, Respo
 from deedbook.consumers.sdk.thinking.steps import (
     classify_step_type,
     infer_reasoning_type,
+    item_after_head,
     split_steps,
     stated_step_type,
     trimmed,
@@ -213,7 +214,8 @@ def _labels(read: Response, spans: dict[int, Span]) -> dict[int, int]:
     for number, span in spans.items():
         before = spans.get(number - 1, span)
         start = before.end if number > 1 and before.source == span.source else 0
-        labels[number] = label_in(_words(read, Span(span.source, start, span.start)))
+        gap = _words(read, Span(span.source, start, span.start))
+        labels[number] = label_in(gap) or label_in(item_after_head(_words(read, span)))
     return {number: label for number, label in labels.items() if label is not None}
 
 

@@ -2,7 +2,11 @@
 
 A step is never rewritten: splitting only chooses spans. Between spans are white space and list marks, nothing else.
 
-- A blank line and a list mark begin a new piece; fenced code is a piece of its own.
+- A blank line and a list mark begin a new piece; fenced code is a piece of its own, and whole: a block of code and an
+  excerpt of a log say nothing in parts.
+- Code belongs to the step before it. An item belongs to the step before it if that is its head, which ends with a
+  colon; so do the next items, if they are unnumbered, of the same type and short. A step does not grow beyond
+  ``cut_chars`` by this.
 - A paragraph is divided where the type of its sentences changes (observation, inference), at the end of a line that
   was not wrapped, and where a group of sentences would exceed ``step_goal_bytes``. Each of its assumptions is a step,
   because each is settled by itself. A list item is divided only by its size.
@@ -29,10 +33,12 @@ PieceKind = Literal["paragraph", "item", "code"]
 
 step_goal_bytes: Final = 320
 cut_chars: Final = 1_000
+code_max_chars: Final = 8_000
 
 # A dash before a digit may be a minus sign; as a list mark it would be lost from the number.
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-_FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+_FENCE: Final = re.compile(r"[ \t]*(?:```[^`\n]*|~~~[^\n]*)(?:\n|\Z)")
+_FENCE_END: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})\s*")
 _MARK: Final = re.compile(
     r"[ \t]*+(?:"
     r"(?:[-*+•‣·](?![ \t]++\d)|\d{1,3}[.)]|\((?:\d{1,3}|[a-z])\))(?=[ \t])"
@@ -42,7 +48,12 @@ _MARK: Final = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END: Final = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？；]++[”’」』）\"')\]]*+|\n(?=\s*+\S)")
-_ABBREVIATION: Final = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|dr|mr|ms|fig|eq|approx)$", re.IGNORECASE)
+# A number after a colon is the mark of an item whose line break was lost.
+_ABBREVIATION: Final = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|dr|mr|ms|fig|eq|approx)$|[:：]\d{1,3}$", re.IGNORECASE
+)
+_HEAD: Final = re.compile(r"[:：][*_]{0,3}\s*\Z")
+_HEAD_OF_LABEL: Final = re.compile(r"[:：][*_]{0,3}\s*\n\s*")
 _abbreviation_max_chars: Final = 8
 _wrapped_min_chars: Final = 60
 _indent_max_chars: Final = 80
@@ -117,27 +128,63 @@ class _Piece(NamedTuple):
 def split_steps(text: str, region: Region) -> list[Region]:
     """Return the spans of the steps in one region of a text, in order, without overlap, each trimmed and not empty."""
     spans: list[Region] = []
+    listed = ""  # the type of the items in the list that the last step holds with its head; empty: none
     for piece in _pieces(text, region):
-        spans += _divided(text, piece)
+        divided = _divided(text, piece)
+        if divided and spans:
+            listed, is_joined = _joined(text, spans[-1], divided[0], piece.kind, listed)
+            if is_joined:
+                spans[-1] = (spans[-1][0], divided.pop(0)[1])
+        spans += divided
     return spans
+
+
+def _joined(text: str, last: Region, span: Region, kind: PieceKind, listed: str) -> tuple[str, bool]:
+    """Return the type of the open list after a span, and whether the span belongs to the last step."""
+    whole, content = (last[0], span[1]), text[slice(*span)]
+    is_long = whole[1] - whole[0] > cut_chars and any(map(str.isalnum, content))  # a bare fence is no step
+    if kind == "paragraph" or is_long:
+        return "", False
+    if kind == "code":
+        return "", True
+    type_, has_number = classify_step_type(content), any(map(str.isnumeric, text[last[1] : span[0]]))
+    if _HEAD.search(text, last[0], last[1]):
+        # Each assumption is settled by itself, and items are referred to by their numbers.
+        return "" if has_number or "assumption" in {type_, classify_step_type(text[slice(*last)])} else type_, True
+    return (
+        (listed, True) if listed == type_ and not has_number and _width(text, whole) <= step_goal_bytes else ("", False)
+    )
+
+
+def item_after_head(step: str) -> str:
+    """Return the mark of the first item in a step that begins with the head of its list; empty if there is none."""
+    head = _HEAD_OF_LABEL.search(step)
+    mark = _MARK.match(step, head.end()) if head else None
+    return mark[0] if mark else ""
 
 
 def _pieces(text: str, region: Region) -> Iterator[_Piece]:
     start = region[0]
     kind: PieceKind = "paragraph"
+    fences = (line.start() for line in _LINE.finditer(text, *region) if _FENCE_END.fullmatch(line[0]))
+    last_fence = max(fences, default=-1)
     for line in _LINE.finditer(text, *region):
         mark = None if kind == "code" else _MARK.match(text, line.start(), line.end())
-        if _FENCE.match(text, line.start(), line.end()):
-            if kind == "code":
+        if kind == "code":
+            if _FENCE_END.fullmatch(text, line.start(), line.end()):
                 yield _Piece(start, line.end(), "code")
                 start, kind = line.end(), "paragraph"
-            else:
-                yield _Piece(start, line.start(), kind)
-                start, kind = line.start(), "code"
+        elif _FENCE.match(text, line.start(), line.end()):
+            yield _Piece(start, line.start(), kind)
+            start, kind = line.start(), "code"
+            # A bare fence that nothing closes is the end of code whose beginning was lost, if it is not the beginning.
+            if start == last_fence and trimmed(text, (region[0], start)):
+                yield _Piece(start, line.end(), "code")
+                start, kind = line.end(), "paragraph"
         elif mark:
             yield _Piece(start, line.start(), kind)
             start, kind = mark.end(), "item"
-        elif kind != "code" and line[0].isspace():
+        elif line[0].isspace():
             yield _Piece(start, line.start(), kind)
             start, kind = line.end(), "paragraph"
     yield _Piece(start, region[1], kind)
@@ -147,7 +194,8 @@ def _divided(text: str, piece: _Piece) -> list[Region]:
     whole = trimmed(text, (piece.start, piece.end))
     if whole is None:
         return []
-    if piece.kind != "paragraph" and _width(text, whole) <= step_goal_bytes:
+    is_whole_code = piece.kind == "code" and whole[1] - whole[0] <= code_max_chars
+    if is_whole_code or (piece.kind == "item" and _width(text, whole) <= step_goal_bytes):
         return [whole]
     groups: list[Region] = []
     group_type = ""

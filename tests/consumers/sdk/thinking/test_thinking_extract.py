@@ -50,18 +50,16 @@ def test_thinking_becomes_steps_with_types_and_a_conclusion() -> None:
         (2, "inference", "So the secret is in the logs."),
         (3, "assumption", "I'm assuming nobody encrypts them, e.g. on the old hosts."),
         (4, "observation", "Options:"),
-        (5, "observation", "Rotate the secret."),
-        (6, "hypothesis", "Move it to a vault; perhaps next month."),
-        (7, "observation", "```python"),
-        (8, "conclusion", "In conclusion, rotate the secret immediately."),
+        (5, "hypothesis", "Move it to a vault; perhaps next month."),
+        (6, "conclusion", "In conclusion, rotate the secret immediately."),
     ]
-    assert found.memory.steps[4].content == "Rotate the secret.\n   It is cheap."
-    assert found.memory.steps[6].content.endswith("\n\nprint(SECRET)\n```")
+    assert found.memory.steps[3].content == "Options:\n1. Rotate the secret.\n   It is cheap."
+    assert found.memory.steps[4].content.endswith("\n\nprint(SECRET)\n```")
     assert (found.memory.task, found.memory.ai_id) == ("Audit the login", "MiniMax-M2")
     assert found.memory.conclusion == "In conclusion, rotate the secret immediately."
     assert found.conclusion_from == "step"
-    assert found.memory.dependencies == {2: [1], 6: [5], 8: [2]}
-    assert found.ways == {2: {1: "connective"}, 6: {5: "adjacent"}, 8: {2: "connective"}}
+    assert found.memory.dependencies == {2: [1], 5: [1], 6: [2]}
+    assert found.ways == {2: {1: "connective"}, 5: {1: "name"}, 6: {2: "connective"}}
 
 
 def test_chinese_thinking_becomes_steps() -> None:
@@ -95,6 +93,51 @@ def test_chinese_thinking_becomes_steps() -> None:
 )
 def test_lists_paragraphs_and_code_are_divided_where_they_end(thinking: str, steps: list[str]) -> None:
     assert contents(thinking) == steps
+
+
+CODE = "```go\nif payload == nil {\n\n\treturn\n}\n```"
+LONG = "```\n" + "--- FAIL: TestDetection (0.00s)\n" * 60 + "```"
+BULLETS = "The options are:\n- Stub the function\n- Extract the payload"
+
+
+@pytest.mark.parametrize(
+    ("thinking", "steps"),
+    [
+        (f"It is nil here:\n{CODE}\nIt returns early.", [f"It is nil here:\n{CODE}", "It returns early."]),
+        (f"It is nil.\n\n{CODE}\n\n- Return", [f"It is nil.\n\n{CODE}", "Return"]),
+        (f"- It is nil\n{CODE}", [f"It is nil\n{CODE}"]),
+        (CODE + CODE.replace("go", "js"), [CODE + CODE.replace("go", "js")]),
+        ("```\nA\n```go\nB\n```\nIt ends.", ["```\nA\n```go\nB\n```", "It ends."]),  # only a bare fence closes
+        (f"The test fails:\n{LONG}\nSo it races.", ["The test fails:", LONG, "So it races."]),  # too long to attach
+        ("It is lost.\n}\n```\n\nIt goes on.\n\nIt ends.", ["It is lost.\n}\n```", "It goes on.", "It ends."]),
+    ],
+)
+def test_code_is_whole_and_belongs_to_the_step_before_it(thinking: str, steps: list[str]) -> None:
+    assert contents(thinking) == steps
+
+
+@pytest.mark.parametrize(
+    ("thinking", "steps"),
+    [
+        (f"{BULLETS}\n\nThe second is clean.", [BULLETS, "The second is clean."]),
+        (f"**{BULLETS[:15]}:**\n\n{BULLETS[17:]}", [f"**{BULLETS[:15]}:**\n\n{BULLETS[17:]}"]),
+        ("选项：\n- 更换密钥\n- 迁移", ["选项：\n- 更换密钥\n- 迁移"]),
+        ("It is so:\n1. The disk is full\n2. It grows", ["It is so:\n1. The disk is full", "It grows"]),
+        ("It is so:\n- The disk is full\n- So it fails", ["It is so:\n- The disk is full", "So it fails"]),
+        ("It needs:\n- I assume a disk\n- I assume a net", ["It needs:\n- I assume a disk", "I assume a net"]),
+        (f"It is so:\n- {'x ' * 100}\n- {'y ' * 100}", [f"It is so:\n- {'x ' * 99}x", f"{'y ' * 99}y"]),
+        (f"{'z ' * 450}:\n- {'x ' * 50}", [f"{'z ' * 450}:", f"{'x ' * 49}x"]),
+        ("It is empty because:1. It is old. It rains.", ["It is empty because:1. It is old.", "It rains."]),
+    ],
+)
+def test_list_stays_with_its_head(thinking: str, steps: list[str]) -> None:
+    assert contents(thinking) == steps
+
+
+def test_number_of_an_item_beside_its_head_can_be_referred_to() -> None:
+    found = extract_reasoning({"thinking": "Facts:\n1. The disk is full\n2. It rains\n3. So it fails, by (1)."})
+    assert found.memory.steps[0].content == "Facts:\n1. The disk is full"
+    assert found.ways == {3: {1: "reference"}}
 
 
 def test_long_paragraph_is_divided_between_sentences() -> None:
