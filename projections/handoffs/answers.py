@@ -136,6 +136,7 @@ class HandoffSummary(Checked, frozen=True, kw_only=True, rename={"sender": "from
     receiver: str
     reviewer: str | None
     status: Status
+    title: Untrusted
     version: str
     result: str
     claimed_status: Untrusted | None

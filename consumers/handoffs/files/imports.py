@@ -6,7 +6,9 @@ A changed file is imported again until a reviewer here confirms its handoff; aft
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,8 +17,14 @@ import msgspec
 from deedbook.consumers.handoffs.agent_names import AgentNames
 from deedbook.consumers.handoffs.files import mapping
 from deedbook.consumers.handoffs.files.missing_names import is_unconfirmed, with_names
-from deedbook.consumers.handoffs.files.syntax.active_table import TableRow, is_active_table, parse_table, row_id
-from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
+from deedbook.consumers.handoffs.files.syntax.active_table import (
+    TableRow,
+    is_active_table,
+    missing_columns,
+    parse_table,
+    row_id,
+)
+from deedbook.consumers.handoffs.files.syntax.document import META_KEYS, HandoffFile
 from deedbook.consumers.handoffs.files.syntax.lines import Problem, settled
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.sections import is_handoff_id
@@ -44,6 +52,10 @@ UNREAD: Final = "unread"
 # Any other refusal concerns the importer (their key is not here, for example), and stops the import.
 _ABOUT_FILES: Final = frozenset({"TOO_LARGE", "SECRET_DETECTED", "INVALID_FORMAT"})
 _NOBODY: Final = AgentNames()
+_FRONT: Final = re.compile(
+    rb"---\r?\n(?:[^\n]*\n)*?(?:from|to|status)[ \t]*:[^\n]*\n(?:[^\n]*\n)*?---\s", re.IGNORECASE
+)
+_FRONT_TEXT: Final = "its front matter is not read: write From, To and Status below a heading '## Meta'"
 
 
 class SourceFile(NamedTuple):
@@ -67,6 +79,7 @@ class ImportBatch(NamedTuple):
 
     records: tuple[Record, ...]
     warnings: tuple[FileWarning, ...]
+    only_in_file: dict[str, list[str]] = {}  # by handoff: the headings and keys that no field has
     unread: tuple[Unmapped, ...] = ()  # files that cannot be stored, not even as unmapped
 
 
@@ -96,6 +109,7 @@ def read_records(
     records: list[Record] = []
     warnings: list[FileWarning] = []
     unread: list[Unmapped] = []
+    only_in_file: dict[str, list[str]] = {}
     taken: dict[str, str] = {}
     paths = find_files(path, (".md",))
     for done, file in enumerate(paths, 1):
@@ -117,8 +131,9 @@ def read_records(
                 )
             records.append(record)
         warnings += batch.warnings
+        only_in_file |= batch.only_in_file
         step(done, len(paths))
-    return ImportBatch(tuple(records), tuple(warnings), tuple(unread))
+    return ImportBatch(tuple(records), tuple(warnings), only_in_file, tuple(unread))
 
 
 def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: AgentNames) -> ImportBatch:
@@ -132,18 +147,18 @@ def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: Age
             return _rows(source, original, agents)
         return _file(source, original, agents)
     except Refused as refusal:
-        return ImportBatch(
-            (
-                unmapped_record(
-                    original,
-                    _source(source),
-                    UNREAD,
-                    f"{refusal.code}: {refusal.message}",
-                    body_of(source.content),
-                ),
-            ),
-            (),
+        reason = (
+            f"{refusal.code}: {refusal.message}{_meant(source.content) if refusal.code == 'INVALID_FORMAT' else ''}"
         )
+        return ImportBatch((unmapped_record(original, _source(source), UNREAD, reason, body_of(source.content)),), ())
+
+
+def _meant(content: bytes) -> str:
+    """Return what an unreadable file has that is not read: a table without some column, or front matter."""
+    with suppress(Refused):
+        texts = [missing_columns(content), _FRONT_TEXT if _FRONT.match(content) else ""]
+        return "".join(f"; {text}" for text in texts if text)
+    return ""
 
 
 def _file(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
@@ -157,7 +172,10 @@ def _file(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
     data = _claimed(original, _source(source), content, mapping.claims_of_file(file), file=file, author=author)
     data = msgspec.structs.replace(data, body=body_of(source.content, data.mapped))
     problems = settled([*file.problems, *mapping.name_problems(file, agents)])
-    return ImportBatch((Record(f"handoff/{source.stem}", data),), _warned(source, problems))
+    unread = [section.heading for section in file.sections if not section.name]
+    unread += [f"{entry.key}:" for entry in file.meta if entry.name not in META_KEYS]
+    record = Record(f"handoff/{source.stem}", data)
+    return ImportBatch((record,), _warned(source, problems), {source.stem: unread} if unread else {})
 
 
 def _rows(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
@@ -165,7 +183,7 @@ def _rows(source: SourceFile, original: str, agents: AgentNames) -> ImportBatch:
     records: list[Record] = []
     first_lines: dict[str, int] = {}
     for row in table.rows:
-        name = row_id(row)
+        name = row_id(row, source.name)
         where = f"{_source(source)}:{row.line}"
         if name in first_lines:
             records.append(unmapped_record(original, where, TABLE_FORMAT, f"it repeats line {first_lines[name]}"))
@@ -213,6 +231,7 @@ def _claimed(
 
 def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarning, ...]:
     warnings = [FileWarning(source.name, problem.line, problem.text) for problem in problems]
+    warnings += [FileWarning(source.name, 1, _FRONT_TEXT)] if _FRONT.match(source.content) else []
     for number, line in enumerate(source.content.decode(errors="replace").split("\n"), 1):
         if replace_line_breaks(line.rstrip("\r")) != line.rstrip("\r"):
             warnings.append(FileWarning(source.name, number, "a control character was read as a space"))
@@ -341,5 +360,5 @@ def _says_the_same(data: RecordImported, row: dict[str, Any]) -> bool:
         return True
     if data.format != TABLE_FORMAT or row["claimed_status"] is None:
         return False
-    claimed = (row["claimed_status"], row["claimed_done"])
-    return (data.claims.get("status") or "", data.claims.get("done")) == claimed
+    claimed = (row["claimed_status"], row["claimed_done"], row["title"])
+    return (data.claims.get("status") or "", data.claims.get("done"), data.mapped["title"]) == claimed

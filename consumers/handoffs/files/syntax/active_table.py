@@ -1,8 +1,9 @@
 r"""The table of small handoffs in ``active.md``, row by row.
 
-A table counts if its header has From, To, Task and Status, in any order, among others. Lines with pipes that a program
-appended below a blank line are rows too. Cells are split as GitHub does, at every pipe without a backslash before it.
-If that gives a wrong number of cells, pipes inside code spans are taken as text.
+A table counts if its header has From, To, Task and Status, in any order, among others; Owner and Assignee mean To,
+Title and Description mean Task. The column ID, if there is one, identifies a row within its file. Lines with pipes
+that a program appended below a blank line are rows too. Cells are split as GitHub does, at every pipe without a
+backslash before it. If that gives a wrong number of cells, pipes inside code spans are taken as text.
 
     >>> table = parse_table(b"| From | To | Task | Status |\n|--|--|--|--|\n| al | bo | Fix \\| it | open, I think |\n")
     >>> [row_id(row) for row in table.rows], table.rows[0].task, table.rows[0].status
@@ -39,6 +40,10 @@ slug_max_chars: Final = 60
 day_max_chars: Final = 20
 
 _NEEDED: Final = COLUMNS[:4]
+_ID: Final = "ID"
+# Other names of a column, where the table has no column with the name itself.
+_SYNONYMS: Final = {"owner": "To", "assignee": "To", "title": "Task", "description": "Task"}
+_needs_text: Final = f"a table of handoffs has {', '.join(_NEEDED)} (also Title for Task, Owner for To)"
 # A status is the first word of its cell, after markup or symbols.
 _STATUS: Final = re.compile(r"[\W_]*([^\W_](?:[\w-]*[^\W_])?)")
 
@@ -58,11 +63,12 @@ class TableRow(msgspec.Struct, frozen=True):
     status_rest: str
     created: str | None
     done: str | None
+    id: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity of a row: From, To, Task and Created, ignoring case and white space."""
-        parts = (self.sender, self.to, self.task, self.created or "")
+        """The identity of a row, ignoring case and white space: its ID, or From, To, Task and Created."""
+        parts = (self.id,) if self.id else (self.sender, self.to, self.task, self.created or "")
         return tuple(" ".join(unicodedata.normalize("NFC", part).casefold().split()) for part in parts)
 
 
@@ -97,7 +103,7 @@ def parse_table(content: bytes) -> ActiveTable:
     blocks = read_blocks(lines)
     headers = list(_headers(lines, blocks))
     if not headers:
-        message = f"the file has no table with the columns {', '.join(_NEEDED)}: add the header, or import another file"
+        message = f"the file has no table of handoffs: {_needs_text}"
         raise Refused("INVALID_FORMAT", message, line=1)
     problems = [*text_problems(lines, has_mark=has_mark)]
     rows: list[TableRow] = []
@@ -124,10 +130,24 @@ def parse_table(content: bytes) -> ActiveTable:
     return ActiveTable(tuple(rows), settled(problems), has_mark, lines)
 
 
-def row_id(row: TableRow) -> str:
-    """Return the id of a row's handoff, ``active-CREATED-TASK-HASH``: the same for the same ``key``."""
-    digest = hashlib.sha256("\x1f".join(row.key).encode()).hexdigest()[:8]
-    parts = ("active", _slug(row.created or "", day_max_chars), _slug(row.task, slug_max_chars), digest)
+def missing_columns(content: bytes) -> str:
+    """Return which columns the first table lacks that may be meant as one of handoffs; empty if there is none."""
+    _, lines = read_lines(content)
+    for start, _ in read_blocks(lines).tables:
+        lacking = [column for column in _NEEDED if column not in _columns(lines[start])]
+        if lacking and len(lacking) <= len(_NEEDED) // 2:
+            return f"its table on line {start + 1} lacks the column {' and '.join(lacking)}: {_needs_text}"
+    return ""
+
+
+def row_id(row: TableRow, source: str = "") -> str:
+    """Return the id of a row's handoff, ``active-CREATED-TASK-HASH``: the same for the same ``key``.
+
+    Of a row with an ID it is ``active-ID-HASH``, the same for the same ID in the file ``source``.
+    """
+    digest = hashlib.sha256("\x1f".join((source, *row.key) if row.id else row.key).encode()).hexdigest()[:8]
+    words = _slug(row.id or row.task, slug_max_chars)
+    parts = ("active", "" if row.id else _slug(row.created or "", day_max_chars), words, digest)
     return "-".join(part for part in parts if part)
 
 
@@ -137,12 +157,20 @@ def _slug(text: str, length: int) -> str:
 
 def _headers(lines: Sequence[str], blocks: Blocks) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield the start, the end and the column names of each table of handoffs."""
-    names = {name.casefold(): name for name in COLUMNS}
     for start, stop in blocks.tables:
-        texts = [cell.strip(" \t*_`") for cell in _cells(text_of(lines[start]), keep_code=False)]
-        columns = tuple(names.get(text.casefold(), text) for text in texts)
+        columns = _columns(lines[start])
         if set(_NEEDED) <= set(columns):
             yield start, stop, columns
+
+
+def _columns(header: str) -> tuple[str, ...]:
+    names = {name.casefold(): name for name in (*COLUMNS, _ID)}
+    texts = [cell.strip(" \t*_`") for cell in _cells(text_of(header), keep_code=False)]
+    columns = [names.get(text.casefold(), text) for text in texts]
+    for at, column in enumerate(columns):
+        if (name := _SYNONYMS.get(column.casefold())) is not None and name not in columns:
+            columns[at] = name
+    return tuple(columns)
 
 
 def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Problem:
@@ -155,7 +183,7 @@ def _read_row(text: str, line: int, columns: tuple[str, ...]) -> TableRow | Prob
     created, done = (value_or_none(cell.get(column, "")) for column in COLUMNS[4:])
     match = None if is_none(status) else _STATUS.match(status)
     status_parts = ("", "") if match is None else (match[1], status[match.end() :])
-    return TableRow(line, sender, to, task, *status_parts, created, done)
+    return TableRow(line, sender, to, task, *status_parts, created, done, value_or_none(cell.get(_ID, "")) or "")
 
 
 def _cells(text: str, *, keep_code: bool) -> list[str]:

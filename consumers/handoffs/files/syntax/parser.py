@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from deedbook.consumers.handoffs.files.syntax import document
 from deedbook.consumers.handoffs.files.syntax import sections as parts
@@ -25,6 +25,7 @@ from deedbook.consumers.handoffs.files.syntax.lines import (
     text_problems,
 )
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.lifecycle.handoff_status import Status
 
 _VALUES: Final = {"sender": "From", "to": "To", "reviewer": "Reviewer", "created": "Created", "proposal": "Proposal"}
 _HASHED: Final = re.compile(r" {0,3}#{1,2}[ \t]+(.*)$")
@@ -189,7 +190,8 @@ def _pick_status(statuses: Iterator[document.StatusText]) -> tuple[document.Stat
         for other in in_order[1:]
     ]
     if first.word not in parts.STATUS_WORDS:
-        problems.append(Problem(first.line, f"{quoted(first.written)} is not a status of the protocol"))
+        message = f"{quoted(first.written)} is not a status of the protocol ({', '.join(get_args(Status))})"
+        problems.append(Problem(first.line, message))
     return first, problems
 
 

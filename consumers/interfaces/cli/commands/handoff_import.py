@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from deedbook.consumers.handoffs.agent_names import AgentNames, Naming, read_agents
-from deedbook.consumers.handoffs.files.imports import changed_records, existing_rows, planned_rows, read_records
+from deedbook.consumers.handoffs.files.imports import (
+    UNREAD,
+    ImportBatch,
+    ImportPlan,
+    changed_records,
+    existing_rows,
+    planned_rows,
+    read_records,
+)
 from deedbook.consumers.handoffs.files.missing_names import ImportNeeds, needs_of
 from deedbook.consumers.handoffs.names_file import check_named, read_names
 from deedbook.consumers.importers.records import blob_ref, import_records, rehearsed
@@ -28,6 +37,9 @@ from deedbook.consumers.sdk.files import read_file
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.errors import Refused
 
+files_shown_max: Final = 5
+names_shown_max: Final = 5
+
 
 @click.command("import", cls=Command, params=[SEAL])
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
@@ -44,14 +56,23 @@ from deedbook.ledger.errors import Refused
     help="A TOML file that says which agents the names in the files are.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
+@click.option("--keep-unmapped", is_flag=True, help="Store a FILE that is no handoff, as files of a folder are.")
 def import_(
-    app: App, path: Path, *, names: Path | None, dry_run: bool, seal: str | None, **options: str | None
+    app: App,
+    path: Path,
+    *,
+    names: Path | None,
+    dry_run: bool,
+    keep_unmapped: bool,
+    seal: str | None,
+    **options: str | None,
 ) -> None:
     """Import handoff files, proposals and `active.md` tables as claims.
 
     An imported handoff is pending until its reviewer approves or verifies it, even if its file says otherwise. One
     whose status says that it is over (done, merged, superseded, rejected, 已完成, ...) waits for nobody, and only `deed
-    handoff list --over` lists it. Every file is stored byte for byte. Importing it again adds nothing, except names
+    handoff list --over` lists it. Every file is stored byte for byte. A table has the columns Task (or Title), From, To
+    (or Owner) and Status; a column ID identifies its rows. Importing it again adds nothing, except names
     that are missing: give them with --to, --reviewer or --names. That approves nothing. A names file has these lines,
     all optional:
 
@@ -72,16 +93,22 @@ def import_(
     put_blob = blob_ref if author is None else author.put_blob
     with progress("reading", is_shown=not app.as_json) as step:
         reading = read_records(path, put_blob, agents=agents, step=step)
+    _check_readable(reading, is_allowed=author is None or keep_unmapped or path.is_dir())
+    before = existing_rows(reading.records, app.query_with)
     plan = changed_records(reading.records, app.query_with, agents, importer)
     if author is None:
         counts = rehearsed(plan.records, unchanged=plan.unchanged, repeats=plan.repeats)
     else:
         with progress("importing", is_shown=not app.as_json) as step:
             counts = import_records(author, plan.records, step, unchanged=plan.unchanged)
-    rows = existing_rows(reading.records, app.query_with)
+    rows = existing_rows(reading.records, app.query_with) if author else before
     needs = needs_of((rows if author else planned_rows(plan, rows, importer)).values(), agents, importer)
     lists = {name: [item._asdict() for item in getattr(reading, name)] for name in ("unread", "warnings")}
+    only_in_file = {id_: headings for id_, headings in reading.only_in_file.items() if id_ in _sources_in(plan)}
+    refused = {record.source for record in counts.unmapped_records}
+    changed = sorted(id_ for id_, source in _sources_in(plan).items() if id_ in before and source not in refused)
     more = {"copies": plan.copies, "named": plan.named, "needs": needs._asdict(), "dry_run": dry_run}
+    more |= {"changed": changed, "only_in_file": only_in_file}
     answer = counts.answer() | more | lists
 
     def text() -> None:
@@ -92,11 +119,41 @@ def import_(
             phrase = "was made in this ledger" if len(plan.copies) == 1 else "were made in this ledger"
             echo(f"{len(plan.copies)} {phrase}, and kept in step by `deed handoff watch`: nothing to import")
         echo(counts_line(answer))
+        print_lines(*_content_text(changed, only_in_file))
         if counts.unmapped and counts.added:
             echo("an unmapped file that is corrected becomes a new record; the old one stays (`deed import list`)")
         print_lines(*_needs_text(needs, plan.named, path, agents, importer))
 
     app.show("imported", answer, text)
+
+
+def _check_readable(reading: ImportBatch, *, is_allowed: bool) -> None:
+    """Refuse a single file that is no handoff, before it is stored for good. Raises Refused."""
+    reasons = [record.data.reason for record in reading.records if record.data.format == UNREAD]
+    if reasons and not is_allowed:
+        code, _, message = reasons[0].partition(": ")
+        raise Refused(code, f"{message}; nothing was stored (--keep-unmapped stores it)")
+
+
+def _sources_in(plan: ImportPlan) -> dict[str, str]:
+    """Return the sources of the handoffs that a plan imports, by their ids."""
+    records = (record for record in plan.records if record.data.mapped_kind is not None)
+    return {record.stream.partition("/")[2]: record.data.source for record in records}
+
+
+def _content_text(changed: Sequence[str], only_in_file: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the handoffs that were here before, and the parts of files that no field has."""
+    if changed:
+        yield f"changed: {_some(changed)}"
+    for id_, headings in [*only_in_file.items()][:files_shown_max]:
+        yield f"{id_}: only its file has {_some(headings)}"
+    if len(only_in_file) > files_shown_max:
+        yield f"{len(only_in_file) - files_shown_max} more have such sections: `deed handoff show ID` prints them"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - names_shown_max} more" if len(names) > names_shown_max else ""
+    return sanitize_line(", ".join(names[:names_shown_max])) + more
 
 
 def _import_sealed(app: App, path: Path, subject: str, *, is_dry: bool) -> None:

@@ -8,7 +8,13 @@ from handoff_texts import FIRST, PROPOSAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deedbook.consumers.handoffs.files.syntax.active_table import ActiveTable, is_active_table, parse_table, row_id
+from deedbook.consumers.handoffs.files.syntax.active_table import (
+    ActiveTable,
+    is_active_table,
+    missing_columns,
+    parse_table,
+    row_id,
+)
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffId
 
@@ -164,3 +170,32 @@ def test_any_rows_are_kept_or_named(rows: list[str], ending: str) -> None:
     assert len(table.rows) + len({problem.line for problem in table.problems if "cells where" in problem.text}) == len(
         rows
     )
+
+
+def test_other_names_of_columns_count_where_the_name_itself_is_absent() -> None:
+    table = read("| Title | From | Assignee | Status |\n|--|--|--|--|\n| Fix | amy | bob | open |\n")
+    assert [(row.task, row.to) for row in table.rows] == [("Fix", "bob")]
+    table = read("| Task | Description | From | To | Status |\n|--|--|--|--|--|\n| Fix | long | amy | bob | open |\n")
+    assert [row.task for row in table.rows] == ["Fix"]
+
+
+def test_row_with_an_id_is_the_same_with_another_title_and_another_in_another_file() -> None:
+    text = "| ID | Task | From | To | Status |\n|--|--|--|--|--|\n| T-1 | {} | amy | bob | open |\n"
+    first, changed = (read(text.format(title)).rows[0] for title in ("Fix", "Fix all"))
+    assert row_id(first, "notes.md") == row_id(changed, "notes.md")
+    assert row_id(first, "notes.md").startswith("active-t-1-")
+    assert row_id(first, "notes.md") != row_id(first, "todo.md")
+
+
+@pytest.mark.parametrize(
+    ("header", "lacking"),
+    [
+        ("ID | Task | Owner | Status | Due", "its table on line 1 lacks the column From: "),
+        ("Title | Owner", "its table on line 1 lacks the column From and Status: "),
+        ("Name | Price", ""),
+    ],
+)
+def test_table_that_may_be_meant_names_the_columns_that_it_lacks(header: str, lacking: str) -> None:
+    text = f"| {header} |\n{'|--' * (header.count('|') + 1)}|\n"
+    assert missing_columns(text.encode()).startswith(lacking)
+    assert bool(missing_columns(text.encode())) == bool(lacking)

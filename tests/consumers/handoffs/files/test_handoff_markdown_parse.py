@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from handoff_texts import FIRST, PROPOSAL, SECOND
 
 from deedbook.consumers.handoffs.files.syntax.document import HandoffFile
 from deedbook.consumers.handoffs.files.syntax.parser import parse
+from deedbook.ledger.lifecycle.handoff_status import Status
 
 META = "# Handoff: x\n\n## Meta\n- Status: pending\n- From: kuro\n- To: bob\n"
 
@@ -95,7 +98,8 @@ def test_an_unknown_status_is_a_problem(value: str) -> None:
     file = read(META.replace("pending", value) + "\n## Task\n")
     assert file.status
     assert file.status.word == value
-    assert shown(file) == [(4, f"'{value}' is not a status of the protocol")]
+    statuses = ", ".join(get_args(Status))
+    assert shown(file) == [(4, f"'{value}' is not a status of the protocol ({statuses})")]
 
 
 def test_of_two_statuses_the_first_counts_wherever_it_stands() -> None:
