@@ -296,7 +296,7 @@ def read_line(descriptor: int) -> str:
             raise Refused("USAGE", f"a passphrase has at most {passphrase_max_bytes} bytes")
         return line.decode("utf-8").removesuffix("\r")
     except OSError as error:
-        raise Refused("USAGE", f"descriptor {descriptor} cannot be read: {error.strerror}") from error
+        raise Refused("USAGE", f"--passphrase-fd: descriptor {descriptor} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Refused("USAGE", "the passphrase is not UTF-8") from error
 

@@ -10,7 +10,8 @@ from typing import Final
 
 import click
 
-from deedbook.consumers.interfaces.cli.hints import option_hint, words_hint
+from deedbook.consumers.interfaces.cli import guesses
+from deedbook.consumers.interfaces.cli.hints import absent_argument_hint, option_hint, passphrase_line, words_hint
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import error_document, json_text
@@ -33,6 +34,8 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, click.UsageError):
         return print_usage(error, arguments, as_json=as_json)
     if isinstance(error, DeedbookError):
+        if "--passphrase-fd" in error.message and not sys.stdin.isatty():
+            error.message += f"\n  next: {without_secrets(passphrase_line(arguments), arguments)}"
         return print_error(error, as_json=as_json, meant="" if as_json else command_meant(error, arguments))
     if wants_traceback():
         raise error
@@ -82,16 +85,36 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
         if isinstance(parameter, click.Option):
             names = " or ".join(parameter.opts[:1] + parameter.secondary_opts)
             spelled = names if parameter.is_flag else f"{names} {spelled}"
-        return f"`{error.ctx.command_path}` needs {spelled}"
+        return f"`{error.ctx.command_path}` needs {spelled}{absent_argument_hint(error.ctx.command_path)}"
     if isinstance(error, ExtraWords):
         return f"{message}: {words_hint(error) or _taken_by(error.command)}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         name = error.option_name
+        if name in guesses.PASSPHRASES:
+            return f"{message}: {passphrase_line(arguments)}"
         if any(word.startswith(name) and " " in word.partition("=")[0] for word in arguments):
             return f"{message}: write `--` before a text that begins with a dash"
-        if (hint := option_hint(error.ctx.command, error.ctx.command_path, name)) is not None:
-            return f"{message}: {hint}"
-    return error.format_message().rstrip(".")
+        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
+        return f"{message}: {hint}" if hint else message
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.BadOptionUsage) and error.option_name in guesses.PASSPHRASES:
+        return f"{message}: {passphrase_line(arguments)}"
+    if isinstance(error, click.BadParameter) and error.ctx is not None and isinstance(error.param, click.Option):
+        name = error.param.opts[0]
+        if name in guesses.PASSPHRASES:
+            return f"{message}: {passphrase_line(arguments)}"
+        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
+        return f"{message}: {hint}" if hint else message
+    return message
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str:
+    """Return the value that ``arguments`` give an option, or an empty text."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return ""
 
 
 def _taken_by(command: click.Command) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 VERBS: Final[dict[str, tuple[str, ...]]] = {
-    "agents": ("agent list",),
     "blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
     "close": ("settle QUESTION", "handoff complete ID", "session end"),
     "comment": ("handoff log ID", "ask NAME TEXT --about HANDOFF"),
@@ -62,6 +61,45 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "session note": ("session finding TEXT",),
     "session resume": ("report resume", "session move", "session start --resumes ID"),
     "session stop": ("session end",),
+    "approve": ("handoff approve --as NAME ID",),
+    "claim": ("handoff claim --as NAME ID",),
+    "complete": ("handoff complete --as NAME ID",),
+    "decision": ("decide TEXT", "decisions"),
+    "decision list": ("decisions",),
+    "findings": ("session show ID",),
+    "import FILE": ("import handoffs FILE --as NAME",),
+    "import task": ("import handoffs FILE --as NAME",),
+    "import tasks": ("import handoffs FILE --as NAME",),
+    "page": ("dashboard",),
+    "resolve": ("session resolve REF --with TEXT",),
+    "question": ("ask NAME TEXT", "questions"),
+    "question list": ("questions",),
+    "questions list": ("questions",),
+    "task": ("handoff list", "handoff check --task N ID"),
+    "task add": ("handoff create",),
+    "task create": ("handoff create",),
+    "task done": ("handoff check --task N ID",),
+    "task import": ("import handoffs FILE --as NAME",),
+    "task list": ("handoff list",),
+    "tasks": ("handoff list",),
+    "ui": ("dashboard",),
+    "unknowns": ("session show ID",),
+    "web": ("dashboard",),
+    "handoff assign": ("handoff amend ID --to NAME",),
+    "handoff edit": ("handoff amend ID", "handoff watch DIR"),
+    "handoff export": ("handoff render ID --out FILE",),
+    "handoff get": ("handoff show ID",),
+    "handoff reassign": ("handoff amend ID --to NAME",),
+    "handoff sync": ("handoff watch DIR --once",),
+    "handoff update": ("handoff amend ID",),
+    "handoff view": ("handoff show ID",),
+    "key unseal": ("key rotate --as NAME --lost --unprotected",),
+    "report create": ("report generate ID",),
+    "session findings": ("session show ID",),
+    "session question": ("session unknown TEXT", "ask NAME TEXT"),
+    "session questions": ("session show ID",),
+    "session report": ("report generate ID",),
+    "session unknowns": ("session show ID",),
 }
 """The commands for a word that is no verb here, or for a group and such a word; the likeliest first.
 
@@ -89,9 +127,9 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--body-file": ("--body @FILE",),
     "--by": ("--author", "--as"),
     "--description": ("--body", "--summary"),
-    "--file": ("--path", "--from-file", "--out", "DIR", "FILE", "FILE|DIR"),
+    "--file": ("--path", "--from-file", "--out", "DIR", "FILE", "FILE|DIR", "--evidence FILE:LINE", "--body @FILE"),
     "--for": ("--to", "--as"),
-    "--from": ("--author",),
+    "--from": ("--author", "--as"),
     "--message": ("--summary", "--reason", "--text", "--title", "--why", "--comment", "TEXT|@FILE", "TEXT"),
     "--mine": ("--to NAME", "--as"),
     "--name": ("NAME", "[ID]", "ID", "--id"),
@@ -109,6 +147,24 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
     "--tokens": ("--budget",),
     "--why": ("--reason", "--body", "--summary"),
+    "--after DATE": ("--since",),
+    "--before DATE": ("--until",),
+    "--brief": ("--body @FILE",),
+    "--comment": ("--reason", "--why", "--summary"),
+    "--commit": ("--artifact",),
+    "--deadline": ("--body", "--reason"),
+    "--due": ("--body", "--reason"),
+    "--format": ("--markdown", "--json"),
+    "--format json": ("--json",),
+    "--format markdown": ("--markdown",),
+    "--format md": ("--markdown",),
+    "--host": ("--url https://HOST",),
+    "--from DATE": ("--since",),
+    "--not-before": ("--body", "--reason"),
+    "--tasks": ("--task",),
+    "--title": ("--task", "TEXT|@FILE", "TEXT"),
+    "--type": ("--kind",),
+    "--until": ("--body", "--reason"),
 }
 """By an option that the verb lacks: options (with a value, perhaps) or arguments; the first that it has is meant."""
 
@@ -129,8 +185,29 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "setup --undo": "uninstall",
     "setup --uninstall": "uninstall",
     "setup --remove": "uninstall",
+    "handoff list --format markdown": "handoff render ID --out FILE",
+    "handoff list -o": "handoff render ID --out FILE",
+    "handoff render --all": "handoff watch DIR --once",
+    "report show --last": "report query --limit 1",
 }
 """By a verb and an option that it lacks: the command that does it, where it is another one."""
+
+NO_DATES: Final = frozenset({"--deadline", "--due", "--not-before", "--until"})
+"""Options for a date, which a handoff does not have: its text says it."""
+
+DATE: Final = "DATE"
+"""Stands for a date or time as the value of an option, in the keys of the tables of options."""
+
+PASSPHRASES: Final = ("--passphrase", "--passphrase-fd")
+"""Options for a passphrase. The first does not exist, because other programs see arguments."""
+
+WITHOUT_ARGUMENT: Final = {
+    "handoff show": "handoff list",
+    "report show": "report query",
+    "search": "log --since TIME",
+    "show": "log",
+}
+"""By a verb that lacks its argument: the command that lists the things from which it takes one."""
 
 WORDS: Final[dict[str, str]] = {
     "all": "--all",
@@ -145,15 +222,27 @@ WORDS: Final[dict[str, str]] = {
 TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
 """Names of arguments that are one text of several words."""
 
-TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title")
+TEXT_OPTIONS: Final = ("--summary", "--reason", "--why", "--comment", "--text", "--title", "--task")
 """Options for a text. A text in the wrong place is taken as the value of the first of these that the verb has."""
 
-NUMBER_OPTIONS: Final = ("--criterion", "--step", "--limit")
-FILE_OPTIONS: Final = ("--path", "--file", "--from-file", "--artifact", "--bundle", "--out")
-"""Options for a number and for an existing file, in the same order."""
+NUMBER_OPTIONS: Final = ("--task", "--criterion", "--step", "--limit")
+"""Options for a number."""
 
-NAME_OPTIONS: Final = {"init": "--name", "next": "--as", "unread": "--as"}
-"""By a verb without arguments: the option of the name that people write after it."""
+FILE_OPTIONS: Final = ("--path ", "--file ", "--from-file ", "--body @", "--artifact ", "--bundle ", "--out ")
+"""Options for a file, the likeliest first."""
+
+COMMANDS_OF_WORD: Final = {
+    "handoff approve": "handoff approve --as BEFORE WORD",
+    "handoff claim": "handoff claim --as BEFORE WORD",
+    "handoff complete N": "handoff check --task WORD BEFORE",
+    "init": "init --name WORD",
+    "next": "next --as WORD",
+    "report query": "report query --task-pattern WORD",
+    "session resolve": "session resolve BEFORE --with WORD",
+    "unread": "unread --as WORD",
+    "verify": "handoff verify WORD",
+}
+"""By a verb that takes no more words (N: no number): the command for one, WORD, and the word before it, BEFORE."""
 
 SHOWING_WORDS: Final = frozenset({"show", "get", "view"})
 """Words that are left out before the id of a verb that shows one thing when it gets an id."""

@@ -5,68 +5,181 @@ The tables are in ``guesses``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
+from typing import Final
 
 import click
 
 from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
+from deedbook.ledger.errors import did_you_mean, near
 from deedbook.ledger.events import KINDS
 
-
-def verbs_for(path: str, word: str) -> tuple[str, ...]:
-    """Return the commands that ``word`` means after ``path``: as "deed" or "deed report"; none if it is no guess."""
-    return guesses.VERBS.get(" ".join([*path.split()[1:], "TEXT" if " " in word else word]), ())
+_DATE: Final = re.compile(r"\d{4}-\d\d|\d+ ?(d|h|days?|hours?|weeks?)\b|today|yesterday")
+_SUFFIX: Final = re.compile(r"\.[a-z]\w{0,7}$")
 
 
-def commands(lines: Iterable[str]) -> list[str]:
-    """Return command lines as an error prints them.
+def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Sequence[str]:
+    """Return the commands that ``args``, which begin with no verb of the group, mean; none if they are no guess."""
+    name, words = args[0], ctx.command_path.split()[1:]
+    form = "TEXT" if " " in name else "FILE" if _SUFFIX.search(name) else name
+    for guess in ([*words, *args[:2]], [*words, form]):
+        if (lines := guesses.VERBS.get(" ".join(guess))) is not None:
+            return lines
+    singular = name.removesuffix("s")
+    command = None if singular == name else group.get_command(ctx, singular)
+    if not isinstance(command, click.Group):
+        return ()
+    if len(args) > 1 and command.get_command(ctx, args[1]) is not None:
+        return (join([*words, singular, *args[1:]]),)
+    return (join([*words, singular, "list"]),) if command.get_command(ctx, "list") is not None else ()
 
-    >>> commands(["handoff graph"])
-    ['`deed handoff graph`']
+
+def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
+    """Return the call of a group's verb `show` with a word that looks like an id, because it has a digit or a dash."""
+    is_id = "-" in name or any(map(str.isdecimal, name))
+    return [f"show {quote(name)}"] if is_id and group.get_command(ctx, "show") is not None else []
+
+
+def absent_argument_hint(path: str) -> str:
+    """Return the end of a text about an argument that is missing: the command that needs none, or nothing."""
+    line = guesses.WITHOUT_ARGUMENT.get(path.partition(" ")[2])
+    return "" if line is None else f"; without it: `deed {line}`"
+
+
+def option_hint(command: click.Command, path: str, option: str, value: str) -> str | None:
+    """Return the text about an option, or a value of it, that a verb lacks but that means something there, or None.
+
+    ``value`` is the word after the option, or empty.
     """
-    return [f"`deed {line}`" for line in lines]
-
-
-def option_hint(command: click.Command, path: str, option: str) -> str | None:
-    """Return the text about an option that a verb lacks but that means something there, or None."""
-    if (line := guesses.OPTIONS_OF_VERB.get(" ".join([*path.split()[1:], option]))) is not None:
-        return f"did you mean `deed {line}`?"
     options, arguments = _options(command), _arguments(command)
-    for guess in guesses.OPTIONS.get(option, ()):
-        if guess.partition(" ")[0] in options:
+    forms = [f"{option} {guesses.DATE}"] * bool(_DATE.match(value)) + [f"{option} {value}"]
+    forms += [] if option in options else [option]
+    for form in forms:
+        if (line := guesses.OPTIONS_OF_VERB.get(" ".join([*path.split()[1:], form]))) is not None:
+            return f"did you mean `deed {line}`?"
+    for guess in next((guesses.OPTIONS[form] for form in forms if form in guesses.OPTIONS), ()):
+        name = guess.partition(" ")[0]
+        if name in options and option in guesses.NO_DATES:
+            return f"there are no dates: write it in {guess}"
+        if name in options:
             return f"did you mean {guess}?"
         if any(guess in (argument, argument.partition(" ")[0]) for argument in arguments):
             return f"write it without an option: `{path} {' '.join(arguments)}`"
-    return None
+    alike = [] if option in options else near(option.lstrip("-"), [name.lstrip("-") for name in options])
+    return did_you_mean([f"--{name}" for name in alike])[2:] or None
+
+
+def passphrase_line(arguments: Sequence[str]) -> str:
+    """Return a whole call that gives its passphrase on standard input.
+
+    >>> passphrase_line(["init", "--passphrase", "x", "--name", "ana"])
+    "printf '%s' PASSPHRASE | deed init --name ana --passphrase-fd 0"
+    """
+    kept: list[str] = []
+    is_value = False
+    for word in arguments:
+        name = word.partition("=")[0]
+        if name in guesses.PASSPHRASES:
+            is_value = name == word
+        elif is_value and not word.startswith("-"):
+            is_value = False
+        else:
+            kept.append(word)
+    at = kept.index("--") if "--" in kept else len(kept)
+    return f"printf '%s' PASSPHRASE | {join(['deed', *kept[:at], '--passphrase-fd', '0', *kept[at:]])}"
 
 
 def words_hint(error: ExtraWords) -> str | None:
     """Return how to call a verb with its surplus words, or None."""
     command, path, words = error.command, error.path, error.words
     options = _options(command)
-    if (name := guesses.NAME_OPTIONS.get(path.rpartition(" ")[2])) in options:
-        return f"did you mean `{path} {name} {quote(words[0])}`?"
+    is_text = _takes_text(command)
+    option = _option_for(command, words[0]) if len(words) == 1 else None
+    if option is None and (line := _other_command(error)) is not None:
+        return f"did you mean `deed {line}`?"
     if error.before and error.before[0] in guesses.SHOWING_WORDS:
         return f"did you mean `{path} {quote(words[0])}`?"
     if error.before and " " in error.before[0] and "--title" in options:
         return f"did you mean `{path} --title {quote(error.before[0])} --to {quote(words[0])}`?"
-    is_text = any(name in " ".join(_arguments(command)) for name in guesses.TEXT_ARGUMENTS)
-    option = _option_for(command, words[0]) if len(words) == 1 else None
     if is_text and error.before and len(words) == 1 and (first := _option_for(command, error.before[-1])) is not None:
         return f"the text comes first: `{path} {quote(words[0])} {first}`"
+    if (line := _quoted_call(error, is_text=is_text)) is not None:
+        return f"put the text in quotes: {path} {line}"
     if option is None and (not is_text or (len(words) == 1 and " " in words[0])):
-        option = next((f"{name} {quote(' '.join(words))}" for name in guesses.TEXT_OPTIONS if name in options), None)
-    if option is not None:
-        return f"did you mean {option}?"
-    if is_text and not any(" " in word for word in (*error.before, *words)):
-        *others, text = error.before or [""]
-        text = " ".join([text, *words]).strip()
-        quoted = quote(text) if set(text) & set('"$`\\!') else f'"{text}"'
-        return f"put the text in quotes: {' '.join([path, *map(quote, others), quoted])}"
-    return None
+        option = next((f"{name} {quote(' '.join(words))}" for name in _text_options(command)), None)
+    return None if option is None else f"did you mean {option}?"
+
+
+def _other_command(error: ExtraWords) -> str | None:
+    """Return the command that does what the call with its one surplus word means, or None."""
+    if len(error.words) != 1:
+        return None
+    word, name = error.words[0], error.path.partition(" ")[2]
+    line = guesses.COMMANDS_OF_WORD.get(f"{name} N") if word.isdecimal() else None
+    line = line or guesses.COMMANDS_OF_WORD.get(name)
+    if line is None or ("BEFORE" in line and not error.before):
+        return None
+    return line.replace("BEFORE", quote(next(iter(error.before), ""))).replace("WORD", quote(word))
+
+
+def _quoted_call(error: ExtraWords, *, is_text: bool) -> str | None:
+    """Return the arguments of a call with its unquoted text in quotes, or None if the text is not certain."""
+    words, options, of_text = list(error.arguments), _options(error.command), _text_options(error.command)
+    places, texts, at = [], [], 0  # the positions of the arguments, and of the values of options for a text
+    while at < len(words):
+        name, equals, _ = words[at].partition("=")
+        if not name.startswith("-"):
+            places.append(at)
+        elif name not in options:
+            return None
+        elif not options[name].is_flag and not equals:
+            at += 1
+            texts += [at] if name in of_text else []
+        at += 1
+    arguments = [parameter for parameter in error.command.params if isinstance(parameter, click.Argument)]
+    needed = max(is_text, sum(argument.required for argument in arguments))
+    before: list[str] = []
+    for start in texts:
+        run = _run_from(start, places)
+        if run and needed <= len(places) - len(run) <= len(arguments):
+            return _joined(words, [start, *run], before)
+    others = len(error.before) if any(argument.nargs < 0 for argument in arguments) else len(arguments) - 1
+    if not is_text:
+        is_title = not needed and "--title" in options and "--title" not in words
+        if not is_title or any(letter == "-" or letter.isdecimal() for letter in words[places[0]]):
+            return None
+        others, before = 0, ["--title"]
+    text = places[others:]
+    is_certain = text[0] - 1 not in texts and text[1:] == _run_from(text[0], places)
+    return _joined(words, text, before) if is_certain else None
+
+
+def _run_from(start: int, places: Sequence[int]) -> list[int]:
+    """Return the positions right after ``start``."""
+    return [place for step, place in enumerate((at for at in places if at > start), 1) if place == start + step]
+
+
+def _joined(words: Sequence[str], text: Sequence[int], before: Sequence[str]) -> str | None:
+    """Return ``words`` as a line for a shell, those of the text in quotes; None if one of them was in quotes."""
+    if any(" " in words[at] for at in text):
+        return None
+    joined = " ".join(words[at] for at in text)
+    quoted = quote(joined) if set(joined) & set('"$`\\!') else f'"{joined}"'
+    first, last = text[0], text[-1]
+    return " ".join([*map(quote, [*words[:first], *before]), quoted, *map(quote, words[last + 1 :])])
+
+
+def _text_options(command: click.Command) -> list[str]:
+    options = _options(command)
+    return [name for name in guesses.TEXT_OPTIONS if name in options and options[name].type is click.STRING]
+
+
+def _takes_text(command: click.Command) -> bool:
+    return any(name in " ".join(_arguments(command)) for name in guesses.TEXT_ARGUMENTS)
 
 
 def _option_for(command: click.Command, word: str) -> str | None:
@@ -81,12 +194,13 @@ def _option_for(command: click.Command, word: str) -> str | None:
         return f"{choices[0]} {word}"
     names: Sequence[str] = ()
     if word in KINDS:
-        names = ("--kind",)
+        names = ("--kind ",)
     elif word.isdecimal():
-        names = guesses.NUMBER_OPTIONS
-    elif word.isprintable() and len(word) < 200 and Path(word).exists():
+        known = [name for name in guesses.NUMBER_OPTIONS if name in options]
+        return " or ".join(f"{name} {word}" for name in known if isinstance(options[name].type, click.IntRange)) or None
+    elif word.isprintable() and len(word) < 200 and (_SUFFIX.search(word) or Path(word).exists()):
         names = guesses.FILE_OPTIONS
-    return next((f"{name} {quote(word)}" for name in names if name in options), None)
+    return next((f"{name}{quote(word)}" for name in names if name.partition(" ")[0] in options), None)
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

@@ -20,7 +20,7 @@ from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.home.environment import present_session
 
@@ -33,6 +33,9 @@ _task_cells_max: Final = 60
 
 def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str]:
     """Return the session and WHAT from the arguments ``[ID] WHAT``."""
+    if len(arguments) > 2 and _is_named(app, arguments[0]):
+        words = list(arguments[1:])
+        raise ExtraWords(click.get_current_context(), [arguments[0]], words, f"{what} was read as {len(words)} words")
     id_, text = id_and(arguments, what)
     if id_ is None and _is_session(app, text):
         raise Refused("USAGE", f"{text} is a session: {what} is missing")
@@ -75,7 +78,7 @@ def _is_named(app: App, word: str) -> bool:
     """Return whether ``word``, which precedes a single word, certainly names a session and does not begin the text."""
     try:
         id_ = app.query("sessions.show", id=word)["id"]
-    except Refused:
+    except DeedbookError:
         return False
     return len(word.removeprefix("session/")) >= min(id_chars_min, len(id_))
 

@@ -174,13 +174,17 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
         setattr(context.ensure_object(Options), name, value)
 
 
+_ARGUMENTS: Final = "deedbook.arguments"
+
+
 class ExtraWords(click.UsageError):
-    """A verb got more words than it takes. Holds the words that it used, and the surplus words."""
+    """A verb got more words than it takes. Holds the words that it used, the surplus words, and all arguments."""
 
     def __init__(self, ctx: click.Context, before: list[str], words: list[str], message: str) -> None:
         super().__init__(message, ctx)
         self.command, self.path = ctx.command, ctx.command_path
         self.before, self.words = before, words
+        self.arguments: list[str] = ctx.meta.get(_ARGUMENTS, [])
 
 
 class VerbBase(_WithCommon):
@@ -215,14 +219,14 @@ class VerbBase(_WithCommon):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises ExtraWords: there are more words than the verb takes."""
-        arguments = list(args)
+        arguments = ctx.meta[_ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             is_extra = error.message.startswith("Got unexpected extra argument")
             if not is_extra and not isinstance(error, click.MissingParameter):
                 raise
-            values, words, _ = self.make_parser(ctx).parse_args(arguments)
+            values, words, _ = self.make_parser(ctx).parse_args(list(arguments))
             if not words:
                 raise
             places = [str(parameter.name) for parameter in self.params if isinstance(parameter, click.Argument)]
@@ -304,11 +308,12 @@ class LazyGroup(_WithCommon, click.Group):
         if name == "help":  # `deed help handoff` is `deed handoff --help`
             return self.resolve_command(ctx, [*args[1:], "--help"])
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            hints = load("hints:commands")(load("hints:verbs_for")(ctx.command_path, name))
-            names = [] if hints else self._nested(ctx, name) or self._near(ctx, name)
-            hints += [f"`{ctx.command_path} {verb}`" for verb in names]
+            hints = [f"`deed {line}`" for line in load("hints:verbs_for")(self, ctx, args)]
+            if not hints:
+                names = self._nested(ctx, name) or self._near(ctx, name) or load("hints:showing")(self, ctx, name)
+                hints = [f"`{ctx.command_path} {verb}`" for verb in names]
             ctx.fail(f"there is no verb {name!r}{did_you_mean(hints)}")
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [self.name_of(name), *args[1:]])
 
     def _nested(self, ctx: click.Context, name: str) -> list[str]:
         """Return the verbs called ``name`` in this group's own groups: `claim` is `handoff claim`."""

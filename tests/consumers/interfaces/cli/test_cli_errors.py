@@ -239,7 +239,7 @@ def test_damaged_log_is_no_traceback(alone: Deed) -> None:
     [
         (["handof"], "did you mean `deed handoff`?"),
         (["handoff", "clam"], "did you mean `deed handoff claim`?"),
-        (["claim"], "did you mean `deed handoff claim`?"),
+        (["claim"], "did you mean `deed handoff claim --as NAME ID`?"),
         (["close", "x"], "did you mean `deed settle QUESTION` or `deed handoff complete ID` or "),
         (["append", "--bad"], "No such option"),
         (["search", "-dash"], "No such option"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 import pytest
+from calling import with_passphrase
 
 from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.program import deed as program
@@ -110,11 +111,79 @@ GUESSES: Final = [
     ('ask "is it ok" claude-code', "the name comes first: `deed ask claude-code 'is it ok'`"),
     ('search "-dash in a text"', "write `--` before a text that begins with a dash"),
     ('handoff "Fix the cache"', "deed handoff create --title TEXT"),
-    ("handoff check h1 2", "did you mean --criterion 2?"),
+    ("handoff check h1 2", "did you mean --task 2 or --criterion 2?"),
     ("reasoning settle r1 1", "did you mean --step 1?"),
     ("reasoning brief r1 --tokens 500", "did you mean --budget?"),
     ("watch handoff.created", "did you mean --kind handoff.created?"),
     ("emit finding.logged --data x", "--stream session/ID --data @FILE"),
+    ("agents add ana", "did you mean `deed agent add ana`?"),
+    ("agents", "did you mean `deed agent list`?"),
+    ("sessions", "did you mean `deed session list`?"),
+    ("handoffs list", "did you mean `deed handoff list`?"),
+    ("reports", "did you mean `deed report list`?"),
+    ("report near-1", "did you mean `deed report show near-1`?"),
+    ("report create", "`deed report generate ID`"),
+    ("session report", "`deed report generate ID`"),
+    ("session findings", "did you mean `deed session show ID`?"),
+    ("unknowns", "did you mean `deed session show ID`?"),
+    ("session question", "`deed session unknown TEXT`"),
+    ("question add", "`deed ask NAME TEXT`"),
+    ("claim codex h1", "`deed handoff claim --as NAME ID`"),
+    ("handoff claim codex h1", "did you mean `deed handoff claim --as codex h1`?"),
+    ("handoff approve rita h1", "did you mean `deed handoff approve --as rita h1`?"),
+    ("handoff done h1 1", "did you mean `deed handoff check --task 1 h1`?"),
+    ("task done 1", "`deed handoff check --task N ID`"),
+    ("tasks list", "did you mean `deed handoff list`?"),
+    ("task import", "`deed import handoffs FILE --as NAME`"),
+    ("import tasks x.md", "`deed import handoffs FILE --as NAME`"),
+    ("import x.md", "`deed import handoffs FILE --as NAME`"),
+    ("handoff view h1", "`deed handoff show ID`"),
+    ("handoff edit h1", "`deed handoff amend ID`"),
+    ("handoff sync h1", "`deed handoff watch DIR --once`"),
+    ("handoff export h1", "`deed handoff render ID --out FILE`"),
+    ("handoff assign h1 kuro", "`deed handoff amend ID --to NAME`"),
+    ("web", "`deed dashboard`"),
+    ("key unseal kuro", "`deed key rotate --as NAME --lost --unprotected`"),
+    ("verify h1", "did you mean `deed handoff verify h1`?"),
+    ("resolve 9 x", "`deed session resolve REF --with TEXT`"),
+    ("session resolve 9 x", "did you mean `deed session resolve 9 --with x`?"),
+    ("report query subtracts", "did you mean `deed report query --task-pattern subtracts`?"),
+    ("report show --last", "`deed report query --limit 1`"),
+    ("report show h1 --format markdown", "did you mean --markdown?"),
+    ("handoff list --format json", "did you mean --json?"),
+    ("handoff list --format markdown", "`deed handoff render ID --out FILE`"),
+    ("handoff list -o x.md", "`deed handoff render ID --out FILE`"),
+    ("handoff render --all", "`deed handoff watch DIR --once`"),
+    ("session start --title x", "did you mean --task?"),
+    ("session finding --file x.py:1 y", "did you mean --evidence FILE:LINE?"),
+    ("log --type finding.logged", "did you mean --kind?"),
+    ("search --from 2026-12-01 x", "did you mean --since?"),
+    ("search x --after 2026-12-01", "did you mean --since?"),
+    ("log --before yesterday", "did you mean --until?"),
+    ("search x --after seven", "not a valid integer range (see"),
+    ("search --since 2026-12-01", "needs TEXT; without it: `deed log --since TIME`"),
+    ("handoff create --from kuro", "did you mean --as?"),
+    ("handoff create --due tomorrow", "there are no dates: write it in --body"),
+    ("handoff block h1 --until tomorrow", "there are no dates: write it in --reason"),
+    ("handoff create --brief body.md", "did you mean --body @FILE?"),
+    ("handoff amend h1 --file body.md", "did you mean --body @FILE?"),
+    ("handoff amend h1 body.md", "did you mean --body @body.md?"),
+    ("handoff reject h1 --comment no", "did you mean --reason?"),
+    ("handoff check h1 --tasks 1,2", "did you mean --task?"),
+    ("handoff complete h1 --commit abc", "did you mean --artifact?"),
+    ("dashboard --host x", "did you mean --url https://HOST?"),
+    ("init --passphrase x --name ana", "printf '%s' PASSPHRASE | deed init --name ana --passphrase-fd 0"),
+    ("init --passphrase-fd", "printf '%s' PASSPHRASE | deed init --passphrase-fd 0"),
+    ("init --passphrase-fd 99", "printf '%s' PASSPHRASE | deed init --passphrase-fd 0"),
+    ("handoff create Document calc --as a", 'deed handoff create --title "Document calc" --as a'),
+    ("handoff create --title Fix the bug --as a", 'deed handoff create --title "Fix the bug" --as a'),
+    ("handoff create fix-it Fix it now", "--title 'Fix it now'"),
+    ("session start --task Fix add in x", 'deed session start --task "Fix add in x"'),
+    ("ask lea Which one --about h1", 'deed ask lea "Which one" --about h1'),
+    ("session finding it is --evidence x.py:1 not so", "read as 4 arguments: it takes [ID] TEXT|@FILE"),
+    ("session dead-end --why too slow a cache", "read as 3 arguments: it takes [ID] APPROACH"),
+    ("handoff create --cheese", "No such option '--cheese' (see"),
+    ("report show --last-one x", "No such option '--last-one' (see"),
 ]
 """A call, and the text that its error must contain."""
 
@@ -127,7 +196,8 @@ def test_guess_is_answered_with_its_command(
     for name in ("body.md", "src/api.py"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    assert hint in nowhere.refuses("USAGE", *shlex.split(words))["message"]
+    message = nowhere.refuses("USAGE", *shlex.split(words))["message"]
+    assert hint in message or hint in message.replace(" --json", "")  # a hint may repeat the whole call
 
 
 @pytest.mark.parametrize(
@@ -190,6 +260,20 @@ def test_path_where_a_decision_is_named_is_answered_with_the_option(deed: Deed) 
     assert message.endswith("did you mean `deed decisions --path src/none.py`?")
 
 
+def test_unquoted_text_after_the_id_of_a_session_leaves_the_id_out(deed: Deed) -> None:
+    deed("session", "start", "quoted-1", "--task", "x", "--as", "a")
+    words = "session finding quoted-1 calc has no tests --as a"
+    message = deed.refuses("USAGE", *words.split())["message"]
+    assert 'deed session finding quoted-1 "calc has no tests" --as a' in message
+
+
+def test_sealed_key_without_a_terminal_is_answered_with_the_whole_call(deed: Deed) -> None:
+    with_passphrase("secret", deed, "agent", "add", "sealed-one")
+    message = deed.refuses("KEY_LOCKED", "session", "start", "--task", "Why so", "--as", "sealed-one")["message"]
+    assert "\n  next: printf '%s' PASSPHRASE | deed " in message
+    assert message.endswith(" session start --task 'Why so' --as sealed-one --json --passphrase-fd 0")
+
+
 def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
     message = nowhere.refuses("USAGE", "session", "finding", "it", "costs", "$HOME")["message"]
     assert "put the text in quotes: deed session finding 'it costs $HOME'" in message
@@ -201,7 +285,8 @@ def test_hint_does_not_repeat_a_secret(nowhere: Deed) -> None:
 
 
 def test_each_guess_names_a_command_that_exists() -> None:
-    lines = [line for lines in guesses.VERBS.values() for line in lines] + list(guesses.OPTIONS_OF_VERB.values())
+    lines = [line for lines in guesses.VERBS.values() for line in lines]
+    lines += [*guesses.OPTIONS_OF_VERB.values(), *guesses.COMMANDS_OF_WORD.values(), *guesses.WITHOUT_ARGUMENT.values()]
     for line in lines:
         command: click.Command = program
         for word in line.split():
@@ -220,7 +305,8 @@ def test_no_guess_hides_a_verb() -> None:
         *groups, word = guess.split()
         command: click.Command | None = program
         for group in groups:
-            assert isinstance(command, click.Group)
+            if not isinstance(command, click.Group):
+                break
             command = command.get_command(click.Context(command), group)
-        assert isinstance(command, click.Group)
-        assert command.get_command(click.Context(command), word) is None, guess
+        if isinstance(command, click.Group):  # the group may be a guess itself: `task done`
+            assert command.get_command(click.Context(command), word) is None, guess
