@@ -56,7 +56,7 @@ class TranscriptResponse(NamedTuple):
     """A response that may hold thinking: decoded JSON or text, and facts from its surroundings.
 
     ``session`` and ``message`` are its ids (empty: none), ``at`` its time as written, ``lines`` the number of its
-    lines, ``odd`` the numbers in it that only a text can hold.
+    lines, ``odd`` the numbers in it that only a text can hold, ``form`` the form of an export (empty: none).
     """
 
     source: SourcePosition
@@ -69,6 +69,7 @@ class TranscriptResponse(NamedTuple):
     prompt: UserPrompt | None = None
     lines: int = 1
     odd: tuple[str, ...] = ()
+    form: str = ""
 
 
 class UnreadItem(NamedTuple):

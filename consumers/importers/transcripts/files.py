@@ -22,6 +22,7 @@ from deedbook.consumers.importers.transcripts.conversation import (
     TranscriptResponse,
     UnreadItem,
 )
+from deedbook.consumers.importers.transcripts.exports import export_of, is_unreadable_export, responses_in
 from deedbook.consumers.sdk.thinking.response import has_tags, response_size_max_bytes
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.limits import content_size_max_bytes
@@ -33,6 +34,10 @@ text_size_max_bytes: Final = response_size_max_bytes
 
 LINES: Final = (".jsonl", ".ndjson")
 TEXTS: Final = (".md", ".txt")
+UNTOLD: Final = (
+    "INVALID_FORMAT: it looks like an exported conversation, and its thinking tags are not balanced, so its thinking"
+    " cannot be told from the rest: import the session file itself (.jsonl)"
+)
 _skip_bytes: Final = 1024**2
 _OTHERS: Final = {
     b"\x1f\x8b": "compressed with gzip: unpack it first",
@@ -163,7 +168,13 @@ def _read_text(content: bytes, source: SourcePosition, progress: Progress) -> It
     except UnicodeDecodeError as error:
         yield UnreadItem(source, content, len(content), f"INVALID_FORMAT: it is not UTF-8 (at byte {error.start})")
         return
-    if has_tags(text):
-        yield TranscriptResponse(source, content, text)
-    else:
-        progress.other_files += 1
+    responses: list[TranscriptResponse | UnreadItem] = []
+    if (export := export_of(text)) is not None:
+        responses += responses_in(export, text, source)
+    elif has_tags(text):
+        is_told = not is_unreadable_export(text)
+        responses.append(
+            TranscriptResponse(source, content, text) if is_told else UnreadItem(source, content, len(content), UNTOLD)
+        )
+    progress.other_files += not responses
+    yield from responses

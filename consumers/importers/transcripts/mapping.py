@@ -153,7 +153,7 @@ def records_of(
         yield RecordImported(
             original=original,
             source=shorten(str(answered.source).strip(), source_max_chars) or "—",
-            format=SESSION_FORMAT if answered.is_session else thinking.extraction.format,
+            format=answered.form or (SESSION_FORMAT if answered.is_session else thinking.extraction.format),
             mapped_kind=KIND_OF[type(event)],
             mapped=msgspec.to_builtins(event, str_keys=True),
             claimed_author=thinking.memory.ai_id or None,

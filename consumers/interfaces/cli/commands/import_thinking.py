@@ -35,7 +35,7 @@ def thinking(app: App, path: Path, *, task: str, dry_run: bool, seal: str | None
     Each response becomes a reasoning that the importing agent owns. It is shown as imported and not validated. Its
     lines are stored byte for byte. Importing again adds only the new parts of the file. A response that is encrypted,
     broken or contains a secret is stored as unmapped with the reason. In a folder, the command reads *.jsonl and *.json
-    files, and *.md and *.txt files with thinking tags.
+    files, and *.md and *.txt files with thinking tags. Markdown exports of SpecStory and cctrace are read by message.
 
     The import infers links between steps from their words and marks them as inferred. The last line of the output says
     how many graphs are sound.
