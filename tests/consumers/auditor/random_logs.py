@@ -3,6 +3,7 @@
 Half of the operations come from a row of the rules that fits the state and the parties, with right data. Otherwise no
 log would get far, and all events would be refused for the same reasons. A *hostile* log comes from a patched node,
 which also stores entries that no gate would: unreadable entries, wrong counts and times, events twice, damaged batches.
+Sometimes a wrong key signs its checkpoint.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class RandomLog:
         steps += [self.redact] * 10 if erases else []
         for _ in range(events):
             chance.choice(steps)()
+        if is_hostile and self.is_likely(15):
+            self.stage.checkpoint_with = self.stage.keys["bob"]
 
     def is_likely(self, percent: int) -> bool:
         """Return true in so many of a hundred cases."""
