@@ -224,6 +224,7 @@ class Folder:
     ) -> Plan:
         """Return the plan for an edited file. An edit that approves the handoff is held until a person confirms it."""
         standing = EditedHandoff.of(handoff, agreed.position if agreed else None)
+        standing = standing._replace(file=str(self.path / file_name(handoff["id"])))
         files = {"base": base, "edited": edited, "ledger": ledger}
         if sync.approves(self._context, "handoff.amended", edited):
             command = sync.sign_command(self._context, handoff["id"])

@@ -80,6 +80,7 @@ class EditedHandoff(NamedTuple):
     ``sign_command`` is the command with which the sender signs a change that approves the handoff; empty if no change
     approves it. ``news`` lists its events since file and ledger last agreed, as kinds with authors. ``claimed`` are the
     criteria that only an imported file ticked. ``importer`` is set until a reviewer here confirms the handoff.
+    ``file`` is the path of its file.
     """
 
     id: str
@@ -91,6 +92,7 @@ class EditedHandoff(NamedTuple):
     claimed: tuple[int, ...] = ()
     importer: str | None = None
     sign_command: str = ""
+    file: str = ""
 
     @classmethod
     def of(cls, handoff: dict[str, Any], position: int | None = None) -> EditedHandoff:
@@ -193,7 +195,9 @@ class _Planner:
         """Leave an imported file that nobody confirmed to another import, because all of it is a claim."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
-            command = shlex.join(("deed", "handoff", "import", f"{self._handoff.id}.md", "--as", name))
+            command = shlex.join(
+                ("deed", "handoff", "import", self._handoff.file or f"{self._handoff.id}.md", "--as", name)
+            )
             self._held.append(HeldEdit("import the file again", name, command))
 
     def _step(self, data: EventData) -> bool:
@@ -212,11 +216,18 @@ class _Planner:
             text += " (From names the signer and cannot change)"
         elif self._handoff.status not in ("pending", "approved"):
             text += f" (it is {self._handoff.status}: content can only change before work begins)"
+            self._hold(text, (self._handoff.receiver,), "release" if self._handoff.status == "in_progress" else "why")
+            return
         elif self._acting in self._handoff.senders:
             if self._handoff.sign_command:
                 self._held.append(HeldEdit(f"{text}: {APPROVES}", self._acting, self._handoff.sign_command))
             else:
                 self.amends = True
+            return
+        elif self._handoff.file and self._handoff.senders:  # their watcher signs exactly this edit
+            folder, sender = self._handoff.file.rpartition("/")[0] or ".", self._handoff.senders[0]
+            command = shlex.join(("deed", "handoff", "watch", folder, "--once", "--as", sender))
+            self._held.append(HeldEdit(text, sender, command))
             return
         self._hold(text, self._handoff.senders[:1], hint("amend"))
 

@@ -90,7 +90,9 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     file = f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}"
     opens = passphrase is None and not TRUSTED_ROLES.isdisjoint(roles)
     gate = [f"  gate: {app.client().streams.gate_state()}"] if opens else []
-    app.show("agent", data, [f"{name} is registered at entry {accepted.index} as {', '.join(roles)}", file, *gate])
+    signer = f" (signed by {ROOT})" if author.name == ROOT else ""
+    text = f"{name} is registered at entry {accepted.index} as {', '.join(roles)}{signer}"
+    app.show("agent", data, [text, file, *gate])
 
 
 @agent.command()

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from deedbook.ledger.proof.policy import WitnessResult
 
 problems_shown_max = 20
+
+
+_BUNDLE_SUFFIXES: Final = ("", ".tar", ".bundle")
 
 
 @click.command(cls=Command, only_looks=True, reads_bundle=True)
@@ -212,6 +215,8 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool, subjects: 
     how = f"deed verify --bundle {file}, or {unpacking}"
     text = [f"{count} entries in {file}", *missing_blobs_text(missing), f"Anyone can check it: {how}"]
     app.show("bundle", data, text)
+    if not is_folder and Path(file).suffix not in _BUNDLE_SUFFIXES and not app.as_json:
+        warn([f"{file} is a tar archive, whatever its name says: a name such as ledger.tar is usual"])
 
 
 def _subject_keys(app: App, subjects: Collection[str]) -> dict[HomeFile, bytes]:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import webbrowser
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -27,7 +28,7 @@ from deedbook.consumers.interfaces.dashboard.page import templates
 from deedbook.consumers.interfaces.dashboard.signer import check_usable, hide_memory, why_unusable
 from deedbook.consumers.interfaces.web.server import bind, serving
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import Corrupted, Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.home import trust
 from deedbook.ledger.system.files import write_whole
 
@@ -62,19 +63,42 @@ def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_
     origin, name = None if url is None else parse_origin(url), name_of_link(ledger)
     if name is None and (is_link or is_opened):
         raise Refused("USAGE", f"say with --as whose link: {', '.join(humans_here(ledger))}")
+    _check_known(ledger)
     if (here := running_dashboard(app) if is_link else running(ledger.settings.home)) is not None:
+        _check_port(here, port)
+        if not is_link and not app.as_json:
+            echo(f"a dashboard is already running here (process {here.pid}): this is a link to it", err=True)
         _show(app, here, name, is_opened=is_opened)
         return
     for human in humans_here(ledger) if origin else ():
         check_usable(ledger, human)
     try:
         listening = bind(str(usual_port if port is None else port))
-    except Unavailable:
+    except Unavailable as error:
         if port is not None or origin is not None:
+            error.message += ": name another --port, or 0 for any free one"
             raise
         listening = bind("0")
     with listening:
         asyncio.run(_serve(app, listening, origin, name, is_opened=is_opened))
+
+
+def _check_known(ledger: Ledger) -> None:
+    """Refuse a link for an unknown agent; a ledger that fails a check is still shown. Raises: ``AGENT_UNKNOWN``."""
+    with suppress(Corrupted):
+        names = {agent.name for agent in ledger.client.agents()}
+        if ledger.agent is not None and ledger.agent not in names:
+            alike = near(ledger.agent, names)
+            message = f"there is no agent {ledger.agent}{did_you_mean(alike) or ': `deed agent list` shows them'}"
+            raise Refused("AGENT_UNKNOWN", message, name=ledger.agent, near=alike)
+
+
+def _check_port(here: Address, port: int | None) -> None:
+    """Refuse another port than that of the running dashboard. Raises Unavailable: ``STORE_IN_USE``."""
+    if port not in (None, 0) and not here.url.endswith(f":{port}"):
+        stop = f"`kill {here.pid}` stops it, then --port {port} is possible"
+        message = f"a dashboard is already running at {here.url}: `deed dashboard --link` prints a link to it; {stop}"
+        raise Unavailable("STORE_IN_USE", message, port=port)
 
 
 def name_of_link(ledger: Ledger) -> str | None:

@@ -20,6 +20,7 @@ from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.watcher import Watcher
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.logs import logs
+from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
@@ -70,10 +71,11 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything: bool, is_signed: bool) -> None:
     """Synchronize a folder of handoff files with the ledger, both ways, as the acting agent.
 
-    When you save a file, the edits that the acting agent may make are signed. Edits that only somebody else may make
-    (such as another agent's ticks) stay in the file. The status of a review, such as approved, is replaced by the
-    ledger's, with a remark beside it. Both are listed with the command to run, again with every pass; with --once the
-    exit code is then 5. If file and ledger both changed, the ledger's version is written to ID.ledger.md.
+    Each handoff gets a file, except those from a table. When you save a file, the edits that the acting agent may make
+    are signed. Edits that only somebody else may make (such as another agent's ticks) stay in the file. The status of a
+    review, such as approved, is replaced by the ledger's, with a remark beside it. Both are listed with the command to
+    run, again with every pass; with --once the exit code is then 5. If file and ledger both changed, the ledger's
+    version is written to ID.ledger.md.
 
     A human's signature approves a handoff that names no reviewer. Anybody who can write the file could write it, so
     such a file is listed, too: --sign shows it on a terminal, asks, and signs exactly what it showed.
@@ -92,6 +94,13 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     settings, author = app.settings(), app.author()
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
+        if folder.resolve() == settings.home.resolve().parent and not store.ids() and not app.as_json:
+            warn(
+                [
+                    f"{folder} is the project's folder and gets a file for each handoff; `deed handoff watch handoffs` \
+after `mkdir handoffs` keeps them apart"
+                ]
+            )
         store.begin(folder.resolve())
         reviewer = settings.config.default_reviewer
         confirm = partial(_confirm, author.name, sign)

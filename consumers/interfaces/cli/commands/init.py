@@ -44,7 +44,8 @@ _PERSON: Final[tuple[Role, ...]] = ("human", "reviewer")
 _AGENT: Final[tuple[Role, ...]] = ("agent",)
 _TRIAL_MEMBERS: Final[dict[str, tuple[Role, ...]]] = {"alex": _PERSON, "claude-code": _AGENT, "kuro": _AGENT}
 _TRIAL_LINES: Final = (
-    "A trial: alex reviews, claude-code and kuro work, and no key has a passphrase. Use `deed init` for real work.",
+    "A trial: alex reviews, claude-code and kuro work, and no key has a passphrase, so the dashboard only reads.",
+    "Decide in a terminal. Use `deed init` for real work.",
     "Next: deed handoff create --as kuro --to claude-code --reviewer alex --title TITLE",
 )
 

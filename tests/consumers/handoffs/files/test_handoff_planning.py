@@ -79,7 +79,7 @@ CASES: Final = [
     ("pending", ["text"], "alice", ["AMEND"], []),
     ("approved", ["title"], "alice", ["AMEND"], []),
     ("pending", ["odd"], "alice", ["AMEND"], []),
-    ("in_progress", ["text"], "alice", [], ["alice: amend …"]),
+    ("in_progress", ["text"], "alice", [], ["bob: release"]),
     ("pending", ["text"], "bob", [], ["alice: amend …"]),
     ("pending", ["text"], "rita", [], ["alice: amend …"]),
     ("pending", ["sender"], "alice", [], ["alice: amend …"]),
@@ -200,6 +200,14 @@ def test_unconfirmed_import_is_left_to_another_import() -> None:
     assert said(plan) == []
     assert [one.command for one in plan.held] == ["deed handoff import h.md --as iris"]
     assert planned("pending", file("pending"), "alice", importer="iris").held == ()
+    (held,) = planned("pending", text, "alice", importer="iris", file="in/h.md").held
+    assert held.command == "deed handoff import in/h.md --as iris"
+
+
+def test_change_by_another_than_the_sender_is_left_to_their_watcher() -> None:
+    text = file("pending").replace("Make it warm.", "Make it hot.")
+    (held,) = planned("pending", text, "bob", file="a b/h.md").held
+    assert held.command == "deed handoff watch 'a b' --once --as alice"
 
 
 def test_tick_on_a_new_task_is_held_when_the_sender_adds_it() -> None:

@@ -93,6 +93,12 @@ def test_a_bundle_answers_as_its_ledger(
     assert nowhere(*verb.split(), "--bundle", whole)
 
 
+def test_bundle_in_a_file_that_seems_to_be_something_else_is_said_to_be_one(alone: Deed, tmp_path: Path) -> None:
+    said = alone.run("export", tmp_path / "notes.md").err
+    assert f"warning: {tmp_path / 'notes.md'} is a tar archive, whatever its name says" in said
+    assert "warning" not in alone.run("export", tmp_path / "log.tar").err
+
+
 def test_an_unpacked_bundle_is_read_too(nowhere: Deed, whole: Path, tmp_path: Path) -> None:
     folder = unpacked(whole, tmp_path / "unpacked")
     assert nowhere("handoff", "why", "bus", "--bundle", folder) == nowhere("handoff", "why", "bus", "--bundle", whole)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -60,6 +61,25 @@ def test_called_again_it_prints_a_fresh_link_of_the_one_that_runs(
     linked = deed.data("dashboard", "--link", "--as", "a")
     assert (linked["url"], linked["human"]) == (shown.data["url"], None)
     assert "a is no human" in linked["reads_only_because"]
+
+
+def test_called_again_it_says_that_one_runs_and_refuses_another_port_and_an_unknown_name(
+    shown: Shown, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deed, port = Deed(capsys, Place(shown.home)), int(shown.data["url"].rpartition(":")[2])
+    running = f"a dashboard is already running here (process {shown.pid}): this is a link to it\n"
+    assert deed.run("dashboard").err.startswith(running)
+    assert deed.run("dashboard", "--port", port).err.startswith(running)
+    assert running not in deed.run("dashboard", "--link").err
+    message = deed.refuses("STORE_IN_USE", "dashboard", "--port", 1 if port > 1 else 2)["message"]
+    assert message.startswith(f"a dashboard is already running at {shown.data['url']}: `deed dashboard --link`")
+    assert "did you mean rita?" in deed.refuses("AGENT_UNKNOWN", "dashboard", "--as", "ritta")["message"]
+
+
+def test_port_that_is_taken_leads_to_another(alone: Deed) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        error = alone.refuses("STORE_IN_USE", "dashboard", "--port", taken.getsockname()[1])
+    assert error["message"].endswith(": name another --port, or 0 for any free one")
 
 
 def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,3 +216,12 @@ def test_folder_that_is_kept_in_step_has_nothing_to_import(alone: Deed, folder: 
     assert said.startswith("1 was made in this ledger, and kept in step by `deed handoff watch`: nothing to import\n")
     assert alone.data("handoff", "import", folder, "--as", "a")["copies"] == ["made-here.md"]
     assert alone.data("log")["total"] == size
+
+
+def test_first_watch_of_the_project_itself_suggests_a_folder(alone: Deed) -> None:
+    folder = alone.home.parent
+    alone("agent", "add", "a")
+    said = alone.run("handoff", "watch", folder, "--once", "--as", "a")
+    assert f"warning: {folder} is the project's folder and gets a file for each handoff" in said.err
+    (folder / "handoffs").mkdir()
+    assert "warning" not in alone.run("handoff", "watch", folder / "handoffs", "--once", "--as", "a").err
