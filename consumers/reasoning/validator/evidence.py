@@ -2,8 +2,10 @@
 
 A reference is ``path:line`` or ``path:5-9``; after that ``:text`` (which the line must contain) or ``:sha256:HEX`` (the
 hash of the whole file, at least 8 digits); before it ``REV:``, for a file of a commit. It may also be a URL, which is
-never fetched, or a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``.
-A path may have colons and spaces: the first reading whose file exists counts, and readings without ``REV:`` come first.
+never fetched, or a ref of this ledger (``sha256:HEX``, ``blake3:HEX``, ``session/ID``). Anything else is ``malformed``,
+except the path of a file of the tree, which graphs from elsewhere have: it is ``not_checked``, because nobody can say
+what in the file it means. A path may have colons and spaces: the first reading whose file exists counts, and readings
+without ``REV:`` come first.
 
 - **The text is on the line** if the line contains it (white space may differ) and its last word or number does not
   continue: ``readers: 1`` is not on the line ``readers: 14``. If the line says more, the check says so.
@@ -51,6 +53,7 @@ Citing = TypeVar("Citing", Step, AssumptionSettled)
 Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 
 HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
+NO_LINE: Final = "The file is there, but the reference names no line, so it shows nothing: path:line is better"
 NOT_THERE: Final = "It was not there when its author cited it"
 FORMS: Final = (
     "path:line, path:5-9, path:line:text, path:line:sha256:HEX, REV:path:line, a URL, or a ref of this ledger"
@@ -69,6 +72,7 @@ _LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
 _URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
 _REF: Final = re.compile(r"(?:(?:event|sha256|blake3):[0-9a-f]{12,64}|(?P<stream>[a-z][a-z0-9_]*)/[^\s/:]+)(?:#\d+)?")
 _STREAMS: Final = frozenset({"session", "reasoning", "handoff", "snapshot"})
+_BARE_PATH: Final = re.compile(r"[^\s:]*[/.][^\s:/.][^\s:]*")
 _HASH: Final = re.compile(r"sha256:([0-9a-fA-F]*)")
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _VERIFIED_IN: Final = re.compile(r"\(verified (?:in|at) ([^()]+)\)", re.IGNORECASE)
@@ -166,7 +170,7 @@ def _look_up(reference: str, reads: Reads, step: int | None, earlier: EvidenceCh
     possible = parse_evidence(reference)
     short = cut(reference)
     if not possible:
-        return LookUp(EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}"))
+        return LookUp(_without_line(reference, reads, step))
     if possible[0].form == "url":
         return LookUp(EvidenceCheck(step, short, "not_checked", "URLs are not fetched"))
     if possible[0].form == "ref":
@@ -175,8 +179,7 @@ def _look_up(reference: str, reads: Reads, step: int | None, earlier: EvidenceCh
         _, where = parts_of(possible[0].path)
         if where in {"malformed", "outside"}:
             return LookUp(EvidenceCheck(step, short, where, _PATHS[where]))
-        note = "There was no tree to check it against"
-        return LookUp(EvidenceCheck(step, short, "not_checked", note), possible[0])
+        return LookUp(EvidenceCheck(step, short, "not_checked", _NO_TREE), possible[0])
     evidence, parts, outcome, note = _choose(possible, reads)
     if outcome != "ok":
         return LookUp(EvidenceCheck(step, short, outcome, cut(note)), evidence)
@@ -187,6 +190,17 @@ def _look_up(reference: str, reads: Reads, step: int | None, earlier: EvidenceCh
     check = EvidenceCheck(step, short, status, cut(note), f"sha256:{file.digest}", digest)
     last = line + max(evidence.end - evidence.line, 0)
     return LookUp(check, evidence, line, file.cited(line, last) if line else None)
+
+
+def _without_line(reference: str, reads: Reads, step: int | None) -> EvidenceCheck:
+    """Return the check of a reference without a valid form, which may be the path of a file."""
+    path, short = reference.strip(), cut(reference)
+    parts, outcome = parts_of(path)
+    if outcome == "file" and not reads.is_possible and _BARE_PATH.fullmatch(path):
+        return EvidenceCheck(step, short, "not_checked", _NO_TREE)
+    if outcome == "file" and reads.is_possible and (file := reads.file(parts)).outcome == "file":
+        return EvidenceCheck(step, short, "not_checked", NO_LINE, f"sha256:{file.digest}")
+    return EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}")
 
 
 def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
@@ -211,7 +225,7 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
             elif isinstance(data, AssumptionSettled):
                 cited[at] = _cited(data, data.step, reads, warnings, is_own=is_own)
             elif isinstance(data, FindingLogged):  # its evidence may be free text
-                checks = [check_evidence(reference, reads) for reference in data.evidence]
+                checks = [check_evidence(reference, reads) for reference in data.evidence if parse_evidence(reference)]
                 known = [check for check in checks if check.status not in {"malformed", "outside"}]
                 warnings += doubts(known, f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}")
     return cited, warnings
@@ -220,9 +234,10 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
 def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_own: bool) -> Citing:
     checks = [check_evidence(reference, reads) for reference in data.evidence]
     of = f"step {number}"
-    for check in checks:
-        if is_own and check.status in {"malformed", "outside"}:
-            message = f"evidence {check.reference!r} of {of} cannot be checked: {check.note}"
+    for reference, check in zip(data.evidence, checks, strict=True):
+        if is_own and (check.status in {"malformed", "outside"} or not parse_evidence(reference)):
+            note = f"It names no line. A reference is {FORMS}" if check.status == "not_checked" else check.note
+            message = f"evidence {check.reference!r} of {of} cannot be checked: {note}"
             raise Refused("INVALID_FIELD", message, field="evidence")
     warnings += doubts(checks, of)
     digests = [_cited_digest(check) for check in checks]
@@ -239,13 +254,15 @@ def _cited_digest(check: EvidenceCheck) -> str:
 def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
     """Return a warning for each piece of evidence of a step or finding that is not true."""
     again = f"cite other evidence in a new {of.partition(' ')[0]}: every validation checks again"
-    return [
-        f"evidence {check.reference!r} of {of}: {check.status.replace('_', ' ')}"
-        + (f" ({check.note})" if check.note else "")
-        + f"; correct the file, or {again}"
-        for check in checks
-        if check.status not in {"ok", "not_checked"}
-    ]
+    warnings: list[str] = []
+    for check in checks:
+        if check.note == NO_LINE:
+            warnings.append(f"evidence {check.reference!r} of {of}: {NO_LINE}")
+        elif check.status not in {"ok", "not_checked"}:
+            note = f" ({check.note})" if check.note else ""
+            status = check.status.replace("_", " ")
+            warnings.append(f"evidence {check.reference!r} of {of}: {status}{note}; correct the file, or {again}")
+    return warnings
 
 
 def is_known(view: Ask, ref: str) -> bool:
@@ -395,6 +412,7 @@ def _in_word(character: str) -> bool:
     return (character.isalnum() or character == "_") and _IDEOGRAPHS.fullmatch(character) is None
 
 
+_NO_TREE: Final = "There was no tree to check it against"
 _PATHS: Final[dict[str, str]] = {
     "malformed": "The path is too long, or has a character that no path has (backslash, control character, URL)",
     "outside": "The path leads out of the tree: name it from the root of the tree",

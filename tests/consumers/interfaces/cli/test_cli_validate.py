@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,40 @@ import msgspec
 import pytest
 from graphs import audit_json
 
+from deedbook.consumers.reasoning.validator.evidence import NO_LINE
 from deedbook.ledger.events.reasoning import Counts
 
 if TYPE_CHECKING:
     from calling import Deed
 
 SAMPLE = Path(__file__).parents[4] / "consumers" / "interfaces" / "demo" / "sample_project"
+
+
+def test_graph_from_elsewhere_may_name_files_without_lines_but_nobody_vouches_for_it(
+    alone: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / "nginx").mkdir(parents=True)
+    (project / "nginx" / "x.conf").write_text("listen 80;\n", "utf-8")
+    monkeypatch.chdir(project)
+    subprocess.run(["git", "init", "-q"], check=True)
+    alone("agent", "add", "a", "--role", "agent")
+    alone("agent", "add", "b", "--role", "reviewer", "--unprotected")
+    steps = [
+        {"step": 1, "type": "observation", "content": "It listens on 80", "evidence": ["nginx/x.conf"]},
+        {"step": 2, "type": "conclusion", "content": "Listen on 443"},
+    ]
+    memory = {"task": "t", "steps": steps, "dependencies": {"2": [1]}, "conclusion": "Listen on 443"}
+    (tmp_path / "graph.json").write_text(json.dumps(memory), "utf-8")
+    recorded = alone.data("reasoning", "record", "r", tmp_path / "graph.json", "--as", "a")
+    assert recorded["warnings"] == [f"evidence 'nginx/x.conf' of step 1: {NO_LINE}"]
+    said = alone.run("reasoning", "validate", "r", "--as", "b")
+    assert (said.code, f"note, step 1: nginx/x.conf: {NO_LINE}" in said.err) == (0, True)
+    verdict = alone.data("reasoning", "show", "r")["verdict"]
+    assert (verdict["outcome"], verdict["text"].partition(" by")[0]) == ("unchecked", "0 of 1 stand, tried")
+    step = ("reasoning", "step", "r", "--as", "a", "--type", "observation", "So")
+    refused = alone.refuses("INVALID_FIELD", *step, "--evidence", "nginx/x.conf")
+    assert "cannot be checked: It names no line. A reference is path:line, " in refused["message"]
 
 
 def test_validate_passes_then_names_the_stale_evidence(

@@ -13,7 +13,14 @@ from trees_for_tests import commit, write
 
 from deedbook.consumers.reasoning.validator import evidence as evidence_module
 from deedbook.consumers.reasoning.validator import reads as reads_module
-from deedbook.consumers.reasoning.validator.evidence import Evidence, check_evidence, parse_evidence, stands
+from deedbook.consumers.reasoning.validator.evidence import (
+    NO_LINE,
+    Evidence,
+    check_evidence,
+    doubts,
+    parse_evidence,
+    stands,
+)
 from deedbook.consumers.reasoning.validator.reads import Reads, digest_of
 from deedbook.consumers.reasoning.validator.trees import CommitTree, FolderTree, Tree, open_tree, parts_of
 from deedbook.ledger.events.reasoning import EvidenceCheck
@@ -86,6 +93,32 @@ def test_reference_is_read_in_its_form(reference: str, read: Evidence) -> None:
 def test_what_has_none_of_the_forms_is_malformed(tmp_path: Path, reference: str) -> None:
     assert parse_evidence(reference) == []
     assert status(tmp_path, reference) == "malformed"
+
+
+@pytest.mark.parametrize("path", ["nginx/conf.d/x.conf", "Makefile", "my notes.txt", " a.py "])
+def test_path_of_a_file_without_a_line_is_found_and_shows_nothing(tmp_path: Path, path: str) -> None:
+    write(tmp_path, {path.strip(): SOURCE})
+    found = check(FolderTree(tmp_path), path)
+    assert (found.status, found.note, found.file) == ("not_checked", NO_LINE, f"sha256:{sha256(SOURCE)}")
+    assert (found.line, doubts([found], "step 2")) == ("", [f"evidence {path!r} of step 2: {NO_LINE}"])
+    assert parse_evidence(path) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["nginx/y.conf", "nginx", "../outside.txt", "/etc/hostname", "link.txt", ".env", "words"]
+)
+def test_path_without_a_line_that_is_no_file_of_the_tree_is_malformed(tmp_path: Path, path: str) -> None:
+    write(tmp_path, {"outside.txt": "x\n", "tree/nginx/x.conf": "x\n", "tree/.env": "x\n"})
+    (tmp_path / "tree" / "link.txt").symlink_to("nginx/x.conf")
+    assert status(tmp_path / "tree", path) == "malformed"
+
+
+def test_path_without_a_line_cannot_be_looked_up_without_a_tree() -> None:
+    reads = Reads(None)
+    for path in ("nginx/conf.d/x.conf", "a.py", ".gitignore"):
+        assert check_evidence(path, reads).status == "not_checked"
+    for text in ("just words", "Makefile", "It is so.", "a: b.c", "../a.py"):
+        assert check_evidence(text, reads).status == "malformed"
 
 
 @given(
