@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import click
 
@@ -16,6 +18,8 @@ from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.text import counted, quote_text, sanitize_line
 from deedbook.ledger.client.spool import spools
+
+later_max: Final = 3
 
 
 @click.command(cls=ReadingCommand, looks_back=True)
@@ -52,6 +56,8 @@ def next_(app: ReadingApp, *, is_all: bool, **filters: Any) -> None:
         answer = load("cited_reasoning:of_queue")(app, answer, agent)  # `handoff show` prints their briefs
     if agent is not None and app.bundle is None and app.instant is None:
         answer["unread"] = peek(app.query_with, app.settings().home, agent)
+    if agent is not None and not answer["items"] and app.bundle is None:
+        answer["later"] = app.query("handoffs.list", to=agent, progress="waiting", limit=later_max)
     spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
     if spooled := [counts for counts in spooled if any(counts[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
@@ -62,8 +68,21 @@ def next_(app: ReadingApp, *, is_all: bool, **filters: Any) -> None:
     def text() -> None:
         print_unread(answer.get("unread"), agent)
         print_items(answer["items"], agent)
+        output.print_lines(*_later_text(answer.get("later"), agent))
 
     output.show_page(app, "handoffs.next", answer, text)
+
+
+def _later_text(later: dict[str, Any] | None, agent: str | None) -> Iterator[str]:
+    """Yield the handoffs to an agent that wait for others, if nothing waits for the agent."""
+    items = later["items"] if later else []
+    for row in items:
+        on = [other["id"] for other in row["depends_on"] if other["status"] not in ("completed", "verified")]
+        waits = f", waits for {', '.join(on[:later_max])}" if on and row["status"] in ("pending", "approved") else ""
+        state = f"{row['id']} is {row['status'].replace('_', ' ')}{waits}"
+        yield f"  later: {sanitize_line(state)} (`deed handoff why {shlex.quote(row['id'])}`)"
+    if later and later["total"] > len(items):
+        yield f"  and {later['total'] - len(items)} more: `deed handoff list --to {agent}`"
 
 
 def print_unread(unread: dict[str, Any] | None, agent: str | None) -> None:

@@ -32,6 +32,21 @@ def test_everybody_is_listed_agent_by_agent(deed: Deed, fresh: Fresh, carl: str,
     assert rob in deed("next", "--limit", 500).splitlines()
 
 
+def test_empty_queue_says_what_comes_later_and_why(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
+    parties = ("--title", "t", "--as", "a", "--to", carl, "--reviewer", rob)
+    first, second = fresh("later"), fresh("later")
+    deed("handoff", "create", first, *parties[:-4], "--to", "b", "--reviewer", rob)
+    deed("handoff", "create", second, *parties, "--depends-on", first)
+    deed("unread", "--as", carl)
+    said = deed("next", "--as", carl)
+    assert f"nothing waits for {carl}\n  later: {second} is pending, waits for {first}" in said
+    assert said.endswith(f" (`deed handoff why {second}`)\n")
+    assert [row["id"] for row in deed.data("next", "--as", carl)["later"]["items"]] == [second]
+    deed("handoff", "cancel", second, "--reason", "enough", "--as", "a")
+    assert "  later: " not in deed("next", "--as", carl)
+    assert "later" not in deed.data("next", "--as", rob)
+
+
 def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     names = [fresh("page") for _ in range(5)]
     for name in names:
