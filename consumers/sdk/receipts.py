@@ -15,8 +15,8 @@ ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal
 
 import msgspec
@@ -81,6 +81,8 @@ class Checked(msgspec.Struct, frozen=True):
     witnessed: WitnessResult | None
 
 
+# Evidence with a changed character still has one of these.
+_NAMES: Final = (b"deedbook_receipt", b'"chain":')
 _decoder: Final = json_decoder(Evidence)
 
 
@@ -124,7 +126,8 @@ def check(
     """
     evidence = evidence_in(receipt)
     data, batch = _entry(receipt, evidence, anchors.event)
-    event, entry = read_event(receipt.index, data), decode_entry(data)
+    with _damage(is_possible=evidence is not None):
+        event, entry = read_event(receipt.index, data), decode_entry(data)
     is_checkable = entry.batch_size == 1 or batch is not None
     if is_checkable and not is_signed(entry, split_hashes(batch or b"")):
         raise Corrupted("VERIFICATION_FAILED", "the signature of the receipt's entry is invalid")
@@ -162,6 +165,18 @@ def evidence_in(receipt: Receipt) -> Evidence | None:
     return None
 
 
+@contextmanager
+def _damage(*, is_possible: bool = True) -> Iterator[None]:
+    """Report an entry of the receipt's evidence that is malformed as damage: the receipt proves nothing."""
+    try:
+        yield
+    except Refused as refusal:
+        if not is_possible or refusal.code not in ("INVALID_FORMAT", "INVALID_FIELD"):
+            raise
+        message = f"the receipt is damaged: {refusal.message}"
+        raise Corrupted("VERIFICATION_FAILED", message, **refusal.details) from refusal
+
+
 def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> tuple[bytes, bytes | None]:
     """Return the entry's bytes, and its path in its batch if known. A ``given`` event must be the receipt's."""
     if given is not None and given[:1] != b"{":
@@ -171,6 +186,8 @@ def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> 
             given,
             receipt.extra if evidence is None else evidence.batch,
         )  # the extra data of a bundle's receipts are only the path
+    if evidence is None and any(name in (receipt.extra or b"") for name in _NAMES):
+        raise Corrupted("VERIFICATION_FAILED", "the receipt is damaged: its extra data cannot be read")
     if evidence is None:
         raise Refused("USAGE", "the receipt does not contain its entry: give the entry's exact bytes with --event FILE")
     if given is not None:
@@ -184,7 +201,8 @@ def _verifiers(
     receipt: Receipt, evidence: Evidence | None, anchors: Anchors, known: Mapping[str, bool]
 ) -> tuple[list[CheckpointVerifier], str, Literal["vkey", "policy", "root", "self-asserted"]]:
     """Return the accepted checkpoint keys, the ledger if it is known, and the origin of the trust."""
-    chained = None if evidence is None else _chained(evidence, known)
+    with _damage():
+        chained = None if evidence is None else _chained(evidence, known)
     if anchors.root is not None and (chained is None or not any(key.startswith(anchors.root) for key in chained[2:])):
         raise Corrupted("VERIFICATION_FAILED", "the receipt does not lead to the root key that you named")
     ledger = "" if chained is None else chained[1]

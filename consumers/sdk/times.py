@@ -18,6 +18,7 @@ from deedbook.projections.answers.instants import iso_time, to_ms
 
 index_max_digits: Final = 15
 since_max_chars: Final = 64
+clock_difference_max: Final = timedelta(hours=1)  # the ledger's clock may be ahead of this machine's
 _LANGUAGES: Final = ["en", "zh"]
 _DAYS_AGO: Final = {"today": 0, "今天": 0, "yesterday": 1, "昨天": 1}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -38,7 +39,7 @@ def parse_since(text: str, now: datetime, field: str = "since") -> int:
         moment = iso_time(given) or _day(given.lower(), now) or _ago(given.lower(), now) or _in_words(given, now)
         if moment is not None:
             return to_ms(moment)
-    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday", "7 days ago" or 7d'
+    advice = 'write 2025-11-01, 2025-11-01T08:00:00Z, today, "last monday", "10 minutes ago" or 7d'
     message = f"{field} is not a time: {text[:since_max_chars]!r}; {advice}"
     raise Refused("INVALID_FIELD", message, field=field)
 
@@ -59,10 +60,14 @@ def parse_moment(text: str, field: str = "as_of") -> str:
     """Return an entry's index unchanged, and a time (as for ``parse_since``) in ISO 8601."""
     if text.isdecimal() and len(text) <= index_max_digits:
         return text
+    now = datetime.now(UTC)
     try:
-        return clock_text(parse_since(text, datetime.now(UTC), field))
+        moment_ms = parse_since(text, now, field)
     except Refused as error:
         raise Refused(error.code, f"{error.message}, or an entry's index (120)", field=field) from None
+    if moment_ms > to_ms(now + clock_difference_max):
+        raise Refused("INVALID_FIELD", f"{field} is in the future: {text[:since_max_chars]}", field=field)
+    return clock_text(moment_ms)
 
 
 def _day(given: str, now: datetime) -> datetime | None:

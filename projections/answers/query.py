@@ -171,7 +171,7 @@ def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any])
     """
     encode_arguments(arguments, query)  # refuse here, too, what the bus could not carry
     try:
-        return convert(arguments, form)
+        read = convert(arguments, form)
     except msgspec.ValidationError as error:
         names = [field.encode_name for field in msgspec.structs.fields(form)]
         if unknown := sorted(arguments.keys() - set(names)):
@@ -180,6 +180,10 @@ def read_arguments(query: str, form: type[Arguments], arguments: dict[str, Any])
             message = f"{query} takes no argument {unknown[0]!r}{did_you_mean(alike)}{listed}"
             raise Refused("UNKNOWN_FIELD", message, query=query, field=unknown[0], near=alike) from error
         raise Refused("INVALID_FIELD", f"{query}: {allowed(error, form)}", query=query) from error
+    since, until = getattr(read, "since", None), getattr(read, "until", None)
+    if since is not None and until is not None and until <= since:
+        raise Refused("INVALID_FIELD", "until is before since: nothing can be in between", field="until")
+    return read
 
 
 class Query(msgspec.Struct, frozen=True):

@@ -185,6 +185,7 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
         echo("note: the body of the event was erased: a receipt does not prove its kind, author and stream")
     if not checked.is_signed:
         echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
+    echo("note: a receipt does not say whether the gate was closed: `deed verify` does")
     if checked.witnessed is not None:
         echo(str(checked.witnessed))
     for ledger in data["held_against"]:

@@ -128,6 +128,14 @@ def test_a_server_that_is_away_keeps_nobody_from_checking(
     stranger.refuses("KEY_FILE_MISSING", "receipt", "verify", kept, "--server", "nats://127.0.0.1:1")
 
 
+def test_changed_character_in_its_evidence_is_damage_and_no_wrong_usage(stranger: Deed, kept: Path) -> None:
+    text = kept.read_text()
+    begin = text.index("extra ") + len("extra ")
+    for at in range(begin, text.index("\nindex"), 61):
+        kept.write_text(text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :])
+        stranger.refuses("VERIFICATION_FAILED", "receipt", "verify", kept)
+
+
 def test_it_is_of_the_event_that_was_given_and_of_no_other(alone: Deed, stranger: Deed, kept: Path) -> None:
     envelope = kept.with_name("envelope")
     for index, is_right in ((3, True), (2, False)):
