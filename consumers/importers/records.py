@@ -30,6 +30,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.imported import UNMAPPED, RecordImported
 from deedbook.ledger.format.codec import encode_canonical, encode_sorted
 from deedbook.ledger.secrets.scanner import check_text
+from deedbook.ledger.system.files import absent
 from deedbook.projections.answers.query import page_rows_max
 from deedbook.projections.briefs.tokens import greatest
 
@@ -133,7 +134,7 @@ def find_files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise Refused("NOT_FOUND", f"no file or folder {path} exists", path=str(path))
+        raise absent(path, f"there is no file or folder {path}")
     matches: list[Path] = []
     for folder, names, files in os.walk(path, onerror=fail):
         names[:] = sorted(name for name in names if not name.startswith("."))

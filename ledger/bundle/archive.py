@@ -34,7 +34,7 @@ from deedbook.ledger.format.envelope import with_body
 from deedbook.ledger.limits import batch_events_max, blob_chunk_bytes, blob_size_max_bytes, entry_size_max_bytes
 from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH
 from deedbook.ledger.proof.receipt import receipt_size_max_bytes
-from deedbook.ledger.system.files import open_regular
+from deedbook.ledger.system.files import absent, open_regular
 from deedbook.ledger.system.resource import Resource
 
 members_max: Final = 4_000_000
@@ -111,6 +111,8 @@ class Bundle(Resource):
             # Copied, because ``open_regular`` closes its descriptor. It refuses pipes, which never end.
             with open_regular(path, follow=True) as descriptor:
                 self._file = os.fdopen(os.dup(descriptor), "rb")
+        except FileNotFoundError as error:
+            raise absent(path) from error
         except OSError as error:
             message = f"{path} cannot be read ({error.strerror}): name a file or folder that `deed export` wrote"
             raise Refused("NOT_FOUND", message, path=str(path)) from error

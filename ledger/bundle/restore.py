@@ -318,7 +318,10 @@ def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: in
     when = datetime.fromtimestamp(accepted_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     head = f"{manifest.size} entries, the last of {when}, tree head {manifest.root}"
     here = f"{present.size} entries, tree head {present.root}" if present.size else "a damaged log"
-    message = f"this folder has a ledger: {here}. `{command}` goes back to {head}{_describe_lost(present, manifest)}"
+    message = (
+        f"this folder has a ledger: {here}. Name a new folder with --home; "
+        f"or `{command}` goes back to {head}{_describe_lost(present, manifest)}"
+    )
     raise Refused("LEDGER_EXISTS", message, size=manifest.size, tree_head=manifest.root, present_size=present.size)
 
 

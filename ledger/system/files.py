@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
-from deedbook.ledger.errors import Refused, Unavailable
+from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 
 TEMPORARY: Final = ".deedbook-"
 _block_bytes: Final = 1024**2
@@ -63,6 +63,17 @@ def open_regular(path: Path, *, follow: bool = False, flags: int = os.O_RDONLY) 
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def absent(path: Path, message: str = "") -> Refused:
+    """Return the refusal of a file or folder that does not exist; it names those beside it that are spelled alike."""
+    files: list[Path] = []
+    with suppress(OSError):
+        files = sorted(path.parent.iterdir())
+    alike = near(path.stem, (file.stem for file in files))  # a common suffix is no likeness
+    names = [str(file) for file in files if file.stem in alike and file.suffix == path.suffix][:3]
+    message = f"{message or f'there is no file {path}'}{did_you_mean(names)}"
+    return Refused("NOT_FOUND", message, path=str(path), reference=str(path), near=names)
 
 
 def check_regular(path: Path) -> None:

@@ -24,7 +24,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.packages import install_command
-from deedbook.ledger.system.files import read_regular
+from deedbook.ledger.system.files import absent, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -333,6 +333,8 @@ def read_argument(text: str, what: str) -> bytes:
     try:
         with Path(text[1:]).open("rb") as file:
             return read_up_to(file, argument_max_bytes, what)
+    except FileNotFoundError as error:
+        raise absent(Path(text[1:]), f"{what}: there is no file {text[1:]}") from error
     except OSError as error:
         raise Refused("NOT_FOUND", f"{what}: {text[1:]} cannot be read: {error.strerror}", path=text[1:]) from error
 

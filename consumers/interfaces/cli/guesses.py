@@ -100,6 +100,10 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "session questions": ("session show ID",),
     "session report": ("report generate ID",),
     "session unknowns": ("session show ID",),
+    "bundle": ("export FILE",),
+    "proof": ("receipt INDEX",),
+    "prove": ("receipt INDEX",),
+    "who": ("log --kind handoff.approved --author NAME",),
 }
 """The commands for a word that is no verb here, or for a group and such a word; the likeliest first.
 
@@ -147,7 +151,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
     "--tokens": ("--budget",),
     "--why": ("--reason", "--body", "--summary"),
-    "--after DATE": ("--since",),
+    "--after DATE": ("--since", "--as-of"),
     "--before DATE": ("--until",),
     "--brief": ("--body @FILE",),
     "--comment": ("--reason", "--why", "--summary"),
@@ -165,6 +169,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--title": ("--task", "TEXT|@FILE", "TEXT"),
     "--type": ("--kind",),
     "--until": ("--body", "--reason"),
+    "--at": ("--as-of",),
 }
 """By an option that the verb lacks: options (with a value, perhaps) or arguments; the first that it has is meant."""
 
@@ -189,6 +194,10 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "handoff list -o": "handoff render ID --out FILE",
     "handoff render --all": "handoff watch DIR --once",
     "report show --last": "report query --limit 1",
+    "export --entry": "receipt INDEX",
+    "log --approved-by": "log --kind handoff.approved --author NAME",
+    "receipt --entry": "receipt INDEX",
+    "verify --receipt": "receipt verify FILE",
 }
 """By a verb and an option that it lacks: the command that does it, where it is another one."""
 
@@ -241,8 +250,16 @@ COMMANDS_OF_WORD: Final = {
     "session resolve": "session resolve BEFORE --with WORD",
     "unread": "unread --as WORD",
     "verify": "handoff verify WORD",
+    "log ID": "log --stream handoff/WORD",
+    "log N": "show WORD",
+    "log show": "show WORD",
+    "receipt check": "receipt verify WORD",
+    "watch": "handoff watch WORD",
 }
-"""By a verb that takes no more words (N: no number): the command for one, WORD, and the word before it, BEFORE."""
+"""The commands for one word too many, WORD, and the word before it, BEFORE, by the verb.
+
+After the verb may be the word before it, or the form of WORD: N for a number, ID for a word with a digit or a dash.
+"""
 
 SHOWING_WORDS: Final = frozenset({"show", "get", "view"})
 """Words that are left out before the id of a verb that shows one thing when it gets an id."""

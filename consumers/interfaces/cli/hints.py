@@ -40,8 +40,7 @@ def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Se
 
 def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
     """Return the call of a group's verb `show` with a word that looks like an id, because it has a digit or a dash."""
-    is_id = "-" in name or any(map(str.isdecimal, name))
-    return [f"show {quote(name)}"] if is_id and group.get_command(ctx, "show") is not None else []
+    return [f"show {quote(name)}"] if _looks_like_id(name) and group.get_command(ctx, "show") is not None else []
 
 
 def absent_argument_hint(path: str) -> str:
@@ -116,14 +115,17 @@ def words_hint(error: ExtraWords) -> str | None:
 
 def _other_command(error: ExtraWords) -> str | None:
     """Return the command that does what the call with its one surplus word means, or None."""
-    if len(error.words) != 1:
+    *before, word = [*error.before, *error.words]
+    if len(before) > 1:
         return None
-    word, name = error.words[0], error.path.partition(" ")[2]
-    line = guesses.COMMANDS_OF_WORD.get(f"{name} N") if word.isdecimal() else None
-    line = line or guesses.COMMANDS_OF_WORD.get(name)
-    if line is None or ("BEFORE" in line and not error.before):
-        return None
-    return line.replace("BEFORE", quote(next(iter(error.before), ""))).replace("WORD", quote(word))
+    name, of_word = error.path.partition(" ")[2].strip(), guesses.COMMANDS_OF_WORD
+    line = of_word.get(f"{name} {before[0]}") if before else None
+    if line is None:
+        form = "N" if word.isdecimal() else "ID" if _looks_like_id(word) else ""
+        line = of_word.get(f"{name} {form}", of_word.get(name))
+        if line is None or ("BEFORE" in line) != bool(before):
+            return None
+    return line.replace("BEFORE", quote("".join(before))).replace("WORD", quote(word))
 
 
 def _quoted_call(error: ExtraWords, *, is_text: bool) -> str | None:
@@ -150,7 +152,7 @@ def _quoted_call(error: ExtraWords, *, is_text: bool) -> str | None:
     others = len(error.before) if any(argument.nargs < 0 for argument in arguments) else len(arguments) - 1
     if not is_text:
         is_title = not needed and "--title" in options and "--title" not in words
-        if not is_title or any(letter == "-" or letter.isdecimal() for letter in words[places[0]]):
+        if not is_title or _looks_like_id(words[places[0]]):
             return None
         others, before = 0, ["--title"]
     text = places[others:]
@@ -176,6 +178,10 @@ def _joined(words: Sequence[str], text: Sequence[int], before: Sequence[str]) ->
 def _text_options(command: click.Command) -> list[str]:
     options = _options(command)
     return [name for name in guesses.TEXT_OPTIONS if name in options and options[name].type is click.STRING]
+
+
+def _looks_like_id(word: str) -> bool:
+    return not word.startswith("-") and any(letter == "-" or letter.isdecimal() for letter in word)
 
 
 def _takes_text(command: click.Command) -> bool:

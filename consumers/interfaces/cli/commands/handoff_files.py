@@ -26,7 +26,8 @@ from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file, write_file
 from deedbook.consumers.sdk.text import quote_text
-from deedbook.ledger.errors import Exit, Refused, Unavailable
+from deedbook.ledger.errors import Exit, Refused
+from deedbook.ledger.system.files import absent
 
 
 @click.command(cls=Command, looks_back=True, names_sealed=False)
@@ -62,7 +63,7 @@ def render(app: App, id_: str | None, from_file: Path | None, out: Path | None) 
 
 
 @click.command(cls=Command)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--once", is_flag=True, help="Synchronize once, and stop.")
 @click.option("--all", "is_everything", is_flag=True, help="Also write files of finished handoffs.")
 @click.option("--signed", "is_signed", is_flag=True, help="Also write a signed file beside each, for `check-files`.")
@@ -86,8 +87,10 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     """
     if sign is not None and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise Refused("USAGE", "--sign shows a file to a person and asks: run it on a terminal")
-    if not folder.is_dir():
-        raise Unavailable("STORE_UNAVAILABLE", f"there is no folder {folder}: make it first", path=str(folder))
+    if folder.is_file():
+        raise Refused("USAGE", f"{folder} is a file: name its folder, {folder.parent}", path=str(folder))
+    if not folder.exists():
+        raise absent(folder, f"there is no folder {folder}: make it first")
     is_signed = is_signed or is_signed_folder(folder)
     if is_signed and pin_root(folder, app.client()):
         tell(app, Notice("written", ROOT_FILE, "it pins the root of this ledger: commit it to the base branch"))
@@ -149,6 +152,6 @@ def tell(app: App, notice: Notice) -> None:
 def _printed_back(path: Path) -> tuple[bytes, str]:
     content = read_file(path)
     if content is None:
-        raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))
+        raise absent(path)
     read: Any = parse_table(content) if is_active_table(content) else parse(content)
     return read.content, path.name

@@ -36,6 +36,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.files import read_file
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.errors import Refused
+from deedbook.ledger.system.files import absent
 
 files_shown_max: Final = 5
 names_shown_max: Final = 5
@@ -87,6 +88,8 @@ def import_(
     if seal is not None:
         _import_sealed(app, path, seal, is_dry=dry_run)
         return
+    if not path.exists():
+        raise absent(path, f"there is no file or folder {path}")
     author = None if dry_run else app.author()
     importer = app.settings().agent if author is None else author.name
     agents = _names_for(app, names, **options)
@@ -176,7 +179,7 @@ def _names_for(app: App, file: Path | None, *, to: str | None, reviewer: str | N
     if file is not None:
         content = read_file(file)
         if content is None:
-            raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+            raise absent(file)
         naming = read_names(content, str(file), agents)
     naming = Naming(to or naming.to, reviewer or naming.reviewer, naming.aliases)
     return agents._replace(naming=naming, reviewer=naming.reviewer or agents.reviewer)

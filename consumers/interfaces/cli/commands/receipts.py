@@ -20,7 +20,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.limits import policy_size_max_bytes, request_size_max_bytes
 from deedbook.ledger.proof.policy import Policy
 from deedbook.ledger.proof.receipt import Receipt, receipt_size_max_bytes
-from deedbook.ledger.system.files import read_regular
+from deedbook.ledger.system.files import absent, read_regular
 from deedbook.projections.kinds.words import line_of
 
 vkey_size_max_bytes: Final = 4096
@@ -133,7 +133,7 @@ def _read(path: Path, size_max_bytes: int) -> bytes:
         return read_up_to(sys.stdin.buffer, size_max_bytes, "the receipt")
     content = read_regular(path, size_max_bytes=size_max_bytes, follow=True)
     if content is None:
-        raise Refused("NOT_FOUND", f"there is no file {path}", path=str(path))
+        raise absent(path)
     return content
 
 

@@ -33,6 +33,7 @@ from deedbook.ledger.events.body import Event
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import CHAINS_FILE
+from deedbook.ledger.system.files import absent
 
 log = structlog.get_logger("deedbook.router")
 
@@ -160,7 +161,7 @@ def chains_file(app: App, file: Path | None, *, acts: bool = False) -> ChainsFil
     A verb that ``acts`` on the ledger's own file requires that the user trusts it. Reading it needs no trust.
     """
     if file is not None and not file.exists():
-        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+        raise absent(file)
     try:
         settings = app.settings()
     except Unavailable as error:

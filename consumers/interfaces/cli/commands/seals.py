@@ -23,7 +23,7 @@ from deedbook.ledger.format.identity import open_sealed_files, seal_files
 from deedbook.ledger.lifecycle.subject import sealed_too_late
 from deedbook.ledger.seal.key_files import decode_key, encode_key
 from deedbook.ledger.seal.keys import key_missing
-from deedbook.ledger.system.files import read_regular
+from deedbook.ledger.system.files import absent, read_regular
 
 _KEY_NAME: Final = "subject.key"
 _LIMITS: Final = (
@@ -117,7 +117,7 @@ def import_(app: App, file: Path) -> None:
 def _read_keys(file: Path) -> bytes:
     """Return the sealed keys in a file that `deed seal export` wrote, or in a bundle."""
     if not file.exists():
-        raise Refused("NOT_FOUND", f"there is no file {file}", path=str(file))
+        raise absent(file)
     if file.is_file() and file.stat().st_size <= limits.config_size_max_bytes:
         content = read_regular(file, size_max_bytes=limits.config_size_max_bytes, follow=True) or b""
         if content.startswith(b"{"):  # else it is a tar

@@ -182,6 +182,19 @@ GUESSES: Final = [
     ("ask lea Which one --about h1", 'deed ask lea "Which one" --about h1'),
     ("session finding it is --evidence x.py:1 not so", "read as 4 arguments: it takes [ID] TEXT|@FILE"),
     ("session dead-end --why too slow a cache", "read as 3 arguments: it takes [ID] APPROACH"),
+    ("bundle", "`deed export FILE`"),
+    ("prove 5", "`deed receipt INDEX`"),
+    ("receipt --entry 5", "did you mean `deed receipt INDEX`?"),
+    ("export --entry 5", "did you mean `deed receipt INDEX`?"),
+    ("receipt check r.txt", "did you mean `deed receipt verify r.txt`?"),
+    ("verify --receipt r.txt", "did you mean `deed receipt verify FILE`?"),
+    ("verify nosuch.zip", "did you mean --bundle nosuch.zip?"),
+    ('next --at "10 minutes ago"', "did you mean --as-of?"),
+    ("log show 5", "did you mean `deed show 5`?"),
+    ("log fix-cache", "did you mean `deed log --stream handoff/fix-cache`?"),
+    ("log kuro", "it takes no argument"),
+    ("log --approved-by alex", "`deed log --kind handoff.approved --author NAME`"),
+    ("watch handoffs", "did you mean `deed handoff watch handoffs`?"),
     ("handoff create --cheese", "No such option '--cheese' (see"),
     ("report show --last-one x", "No such option '--last-one' (see"),
 ]
@@ -274,6 +287,37 @@ def test_sealed_key_without_a_terminal_is_answered_with_the_whole_call(deed: Dee
     assert message.endswith(" session start --task 'Why so' --as sealed-one --json --passphrase-fd 0")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "import handoffs DIR/bod.md",
+        "handoff render --from-file DIR/bod.md",
+        "receipt verify DIR/bod.md",
+        "restore DIR/bod.md",
+        "verify --bundle DIR/bod.md",
+        "session record DIR/bod.md --as a",
+    ],
+)
+def test_missing_file_is_answered_with_the_nearest(deed: Deed, tmp_path: Path, words: str) -> None:
+    (tmp_path / "body.md").touch()
+    message = deed.refuses("NOT_FOUND", *words.replace("DIR", str(tmp_path)).split())["message"]
+    assert message.endswith(f"there is no file {tmp_path}/bod.md: did you mean {tmp_path}/body.md?") or (
+        f"there is no file or folder {tmp_path}/bod.md: did you mean {tmp_path}/body.md?" in message
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        ("search x --since today --until yesterday", "until is before since: nothing can be in between"),
+        ("log --since 2d --until 2025-01-01", "until is before since: nothing can be in between"),
+        ("log --as-of 2099-01-01", "as_of is in the future: 2099-01-01"),
+    ],
+)
+def test_period_without_time_is_refused(deed: Deed, words: str, end: str) -> None:
+    assert deed.refuses("INVALID_FIELD", *words.split())["message"] == end
+
+
 def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
     message = nowhere.refuses("USAGE", "session", "finding", "it", "costs", "$HOME")["message"]
     assert "put the text in quotes: deed session finding 'it costs $HOME'" in message
@@ -288,6 +332,8 @@ def test_each_guess_names_a_command_that_exists() -> None:
     lines = [line for lines in guesses.VERBS.values() for line in lines]
     lines += [*guesses.OPTIONS_OF_VERB.values(), *guesses.COMMANDS_OF_WORD.values(), *guesses.WITHOUT_ARGUMENT.values()]
     for line in lines:
+        if line == "receipt INDEX":  # a word after this group need not be a verb
+            continue
         command: click.Command = program
         for word in line.split():
             if not isinstance(command, click.Group):

@@ -185,8 +185,14 @@ def test_kills_at_any_moment_lose_nothing_and_repeat_nothing(
 
 def test_folder_must_be_there(alone: Deed, tmp_path: Path) -> None:
     alone("agent", "add", "a", "--unprotected")
-    error = alone.refuses("STORE_UNAVAILABLE", "handoff", "watch", tmp_path / "nowhere", "--as", "a")
-    assert "make it first" in error["message"]
+    (tmp_path / "handoffs").mkdir()
+    (tmp_path / "handoffs" / "h.md").touch()
+    error = alone.refuses("NOT_FOUND", "handoff", "watch", tmp_path / "nowhere", "--as", "a")
+    assert error["message"].endswith("make it first")
+    error = alone.refuses("NOT_FOUND", "handoff", "watch", tmp_path / "handoff", "--as", "a")
+    assert error["message"].endswith(f": did you mean {tmp_path / 'handoffs'}?")
+    error = alone.refuses("USAGE", "handoff", "watch", tmp_path / "handoffs" / "h.md", "--as", "a")
+    assert error["message"].endswith(f"name its folder, {tmp_path / 'handoffs'}")
 
 
 def test_folder_that_cannot_be_written_is_told(
