@@ -7,12 +7,14 @@ the gate refuses is the session looked up: the text may be the beginning of its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.arguments import id_and
 from deedbook.consumers.interfaces.cli.guesses import TEXT_ARGUMENTS
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 id_chars_min: Final = 8  # as many as lists show
 _task_cells_max: Final = 60
+UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def session_and(app: App, arguments: Sequence[str], what: str) -> tuple[str, str]:
@@ -95,7 +98,10 @@ def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accep
     except Refused as refusal:
         if refusal.code not in {"TRANSITION_NOT_ALLOWED", "NOT_AUTHORIZED", "NOT_FOUND"}:
             raise
-        name = str(app.query("sessions.show", id=session_id)["id"])
+        row = app.query("sessions.show", id=session_id)
+        name = str(row["id"])
+        if UUID.fullmatch(name) is None:  # lists on terminals show only the beginning of a UUID
+            by_whole_id(row, "session", session_id)
         if name == session_id:
             raise _with_advice(refusal, name, author.name) from refusal
     try:

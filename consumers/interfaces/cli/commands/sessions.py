@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +14,7 @@ from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
 from deedbook.consumers.interfaces.cli.commands.session_report import print_made
-from deedbook.consumers.interfaces.cli.session_choice import append, chosen_session, id_chars_min, session_and
+from deedbook.consumers.interfaces.cli.session_choice import UUID, append, chosen_session, id_chars_min, session_and
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
 from deedbook.consumers.interfaces.cli.web_option import web_option
@@ -38,7 +37,6 @@ columns_max: Final = 6
 lines_max: Final = 50
 task_cells_max: Final = 110
 _none: Final = "-"
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 LAZY: Final = {
     "record": Lazy("session_record:record", "Record many entries from a file: findings, dead ends, tools, steps."),
@@ -216,7 +214,7 @@ def _short_id(name: str) -> str:
 
     On a terminal it is the beginning of a UUID, so that the task has room; every verb takes it.
     """
-    return name[:id_chars_min] if output.terminal_cells() is not None and _UUID.fullmatch(name) else name
+    return name[:id_chars_min] if output.terminal_cells() is not None and UUID.fullmatch(name) else name
 
 
 def record(app: App, session_id: str, data: EventData, what: str) -> None:

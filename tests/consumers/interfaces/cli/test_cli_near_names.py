@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ def test_unknown_name_is_answered_with_the_nearest(alone_named: Deed, code: str,
         "decide other --supersedes whole-decisio --as a",
         "answer whole-questio text --as b",
         "settle whole-questio --as a",
+        "session end whole-s --as a",
+        "session finding whole-s 'it is so' --as a",
     ],
 )
 def test_signature_needs_the_whole_id(deed: Deed, words: str) -> None:
@@ -68,12 +71,14 @@ def test_signature_needs_the_whole_id(deed: Deed, words: str) -> None:
         create(deed, "whole-handoff", "--task", "t")
         deed("decide", "d", "--id", "whole-decision", "--as", "a")
         deed("ask", "b", "whole question", "--as", "a")
+        deed("session", "start", "--as", "a", "--task", "t", "whole-session")
     size, words = deed.written(), words.replace("VERSION", f"sha256:{'0' * 64}")
-    typed = next(word for word in words.split() if word.startswith("whole-"))
-    (meant,) = deed.refuses("NOT_FOUND", *words.split())["details"]["near"]
-    command = f" {words.replace(typed, meant)}\n"
-    assert deed.run(*words.split()).err.endswith(command)
-    assert f": did you mean {meant}?\n  next: deed --home {deed.home} " in deed.run(*words.split()).err
+    arguments = shlex.split(words)
+    typed = next(word for word in arguments if word.startswith("whole-"))
+    (meant,) = deed.refuses("NOT_FOUND", *arguments)["details"]["near"]
+    said = deed.run(*arguments).err
+    assert said.endswith(f" {words.replace(typed, meant)}\n")
+    assert f": did you mean {meant}?\n  next: deed --home {deed.home} " in said
     assert deed.written() == size
     assert deed.data("handoff", "show", "whole-hand")["id"] == "whole-handoff"
 
