@@ -114,7 +114,8 @@ def test_why_forgets_the_dependencies_that_were_amended_away(ledger, reader):
     assert why(reader, "a")[1] == ["DEPENDENCY_MISSING"]
     data = kinds.HandoffAmended(title="a", to="bob", reviewer="rita")
     ledger.emit("alice", "handoff/a", data)
-    assert why(reader, "a") == ("a is not ready: it waits for the approval of rita.", ["NOT_APPROVED"])
+    ended = "because the amendment by alice ended the approval of the earlier version"
+    assert why(reader, "a") == (f"a is not ready: it waits for the approval of rita, {ended}.", ["NOT_APPROVED"])
     ledger.emit("rita", "handoff/a", kinds.HandoffApproved(version=compute_version("alice", data)))
     assert why(reader, "a") == ("a is ready: bob can claim it.", [])
 
