@@ -76,7 +76,7 @@ OPERATIONS: Final[dict[Verb, Operation]] = {
     ),
     "end": operation_on(
         kinds.SessionEnded,
-        "End a session. If it has findings and no report, its report is made.",
+        "End a session. If it has findings and no report, its report is made; without a task, it needs a summary.",
         summary="--summary TEXT|@FILE",
     ),
 }

@@ -169,11 +169,15 @@ class Agents(Protocol):
         """Return the record of a signing key (hex)."""
 
 
-def why_unregistered(agents: Agents, name: str) -> tuple[str, dict[str, Any]] | None:
-    """Return why an event cannot name this agent, and details: it was never registered, or removed. None if it can."""
+def why_unregistered(agents: Agents, name: str, *, role: str = "") -> tuple[str, dict[str, Any]] | None:
+    """Return why an event cannot name this agent, and details: it was never registered, or removed. None if it can.
+
+    ``role`` is the one that the agent needs.
+    """
     agent = agents.agent(name)
     if agent is None:
-        return f"there is no agent {name} (`deed agent add {name}` registers it)", {"name": name}
+        command = f"deed agent add {name}{role and f' --role {role}'}"
+        return f"there is no agent {name} (`{command}` registers it)", {"name": name}
     if agent.removed_index is not None:
         message = f"agent {name} was removed at entry {agent.removed_index}: name another agent (`deed agent list`)"
         return message, {"name": name, "index": agent.removed_index}

@@ -486,7 +486,7 @@ def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> U
 
 
 def _reviewer_is_registered(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:
-    why = why_unregistered(ledger, question.data.reviewer)
+    why = why_unregistered(ledger, question.data.reviewer, role="reviewer")
     return None if why is None else Unmet(*why)
 
 
@@ -496,7 +496,8 @@ def _reviewer_may_review(question: Question[HandoffState], ledger: LedgerState) 
         return None
     if (void := voided(ledger, name, REVIEWING)) is not None:
         return Unmet(f"{name} may not review: {void_text(name, void)}", {"name": name, "compromised": void.report})
-    return Unmet(f"{name} does not have the role reviewer or human: name an agent that has it", {"name": name})
+    message = f"{name} does not have the role reviewer or human: name an agent that has it"
+    return Unmet(f"{message} (`deed agent add NAME --role human` registers a person)", {"name": name})
 
 
 def _reviewer_is_kept(question: Question[HandoffState], ledger: LedgerState) -> Unmet | None:

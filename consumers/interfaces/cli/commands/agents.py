@@ -26,6 +26,7 @@ from deedbook.ledger.client.invitation import Invitation, new_token
 from deedbook.ledger.client.local import now_ms
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
 from deedbook.ledger.events.authority import AgentInvitationRevoked, AgentRemoved, Role, RoleGranted, RoleRevoked
+from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home.config import check_name, check_server
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.trust import root_in
@@ -90,6 +91,9 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     file = f"  key file  {home.key_file(name)}{'  (sealed)' if passphrase else ''}"
     opens = passphrase is None and not TRUSTED_ROLES.isdisjoint(roles)
     gate = [f"  gate: {app.client().streams.gate_state()}"] if opens else []
+    if passphrase and TRUSTED_ROLES.isdisjoint(roles):
+        gate = ["  sealed with the passphrase that you gave. An agent that works alone needs a key without one:"]
+        gate.append(f"  deed key rotate --as {name} --lost --unprotected")
     signer = f" (signed by {ROOT})" if author.name == ROOT else ""
     text = f"{name} is registered at entry {accepted.index} as {', '.join(roles)}{signer}"
     app.show("agent", data, [text, file, *gate])
@@ -324,7 +328,13 @@ def check_is_free(app: App, name: str) -> None:
     """Refuse a name that an agent has or had, before a passphrase for it is asked for."""
     if (namesake := next((agent for agent in app.client().agents() if agent.name == name), None)) is not None:
         was = "" if namesake.removed_index is None else f", which was removed at entry {namesake.removed_index}"
-        raise Refused("AGENT_EXISTS", f"there is an agent {name} already{was}: choose another name", name=name)
+        advice = "choose another name"
+        file = app.ledger_home().key_file(name)
+        is_sealed = file.exists() and read_key_file(file).sealed is not None
+        if not was and is_sealed and TRUSTED_ROLES.isdisjoint(namesake.roles):
+            command = f"deed key rotate --as {name} --lost --unprotected"
+            advice += f", or replace its key by one without a passphrase: `{command}`"
+        raise Refused("AGENT_EXISTS", f"there is an agent {name} already{was}: {advice}", name=name)
 
 
 def wait_until_let_in(app: App, home: Home, name: str) -> None:

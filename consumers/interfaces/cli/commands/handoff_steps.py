@@ -120,8 +120,12 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
     """Show a handoff on the terminal, ask, and return it, so that exactly the displayed version or result is signed."""
     # An unknown id is refused before the user is asked anything.
     found = by_whole_id(app.query("handoffs.facts", id=id_), "handoff", id_)
-    own = [role for agent in app.client().agents() if agent.name == app.acting() for role in agent.roles]
-    content.check_roles(verb, found, app.acting(), own)
+    if app.settings().agent is None and (reviewer := found["reviewer"]):
+        message = f"no agent is named to sign this: its reviewer is {reviewer}, so add --as {reviewer}"
+        raise Refused("USAGE", message, reviewer=reviewer)
+    own = app.query("agents.show", id=app.acting())["roles"]
+    with operations.saying_way_on(app.query_with, found["id"]):
+        content.check_roles(verb, found, app.acting(), own)
     if read == "result":
         content.check_judged(verb, found)
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):

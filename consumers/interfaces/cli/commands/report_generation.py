@@ -14,7 +14,9 @@ from deedbook.consumers.interfaces.cli.session_choice import chosen_session
 
 @click.command(cls=Command)
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--task-summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task).")
+@click.option(
+    "--task-summary", "--summary", metavar="TEXT|@FILE", help="What was done, in 2 or 3 sentences (default: the task)."
+)
 @click.option("--finding", "findings", multiple=True, help="A finding; give 3 to 5 (default: the session's).")
 @click.option("--unknown", "unknowns", multiple=True, help="What is still open (default: the session's).")
 @click.option("--context", metavar="TEXT|@FILE", help="What the next session should know (default: the session's).")

@@ -18,13 +18,22 @@ from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.report import publish_report
 from deedbook.consumers.sessions.sweep import SweepFailure, SweepResult
 from deedbook.consumers.sessions.sweep import sweep as sweep_sessions
-from deedbook.ledger.errors import Exit
+from deedbook.ledger.errors import Exit, Refused
 
 
 def make_report(app: App, session_id: str, inputs: ReportInputs) -> dict[str, Any]:
     """Publish the report of a session and copy it to its stores; the answer has ``stored`` and ``warnings``."""
-    report = publish_report(app.author(), app.query_with, session_id, inputs)
+    try:
+        report = publish_report(app.author(), app.query_with, session_id, inputs)
+    except Refused as refusal:
+        refusal.message = with_options(refusal.message)
+        raise
     return with_copies(app.query_with, app.settings(), report)
+
+
+def with_options(message: str) -> str:
+    """Return the message of a report that cannot be made, with the options of the command line."""
+    return message.replace("task_summary", "--task-summary").replace("key_findings", "--finding")
 
 
 def inputs_from(options: dict[str, Any]) -> ReportInputs:
@@ -40,13 +49,14 @@ def inputs_from(options: dict[str, Any]) -> ReportInputs:
     )
 
 
-def remedy(session_id: str, code: str) -> str:
+def remedy(session_id: str, code: str, *, has_findings: bool = False) -> str:
     """Return the command that makes a report which failed with ``code``.
 
     ``INVALID_FIELD`` means that the session has no task or no finding, so an agent must write them.
     """
     if code == "INVALID_FIELD":
-        return f"deed report generate {quote(session_id)} --task-summary TEXT --finding TEXT"
+        finding = "" if has_findings else " --finding TEXT"
+        return f"deed report generate {quote(session_id)} --task-summary TEXT{finding}"
     return "deed session sweep"
 
 

@@ -13,7 +13,7 @@ from deedbook.consumers.handoffs.receiver import without_noted
 from deedbook.consumers.interfaces.cli import output
 from deedbook.consumers.interfaces.cli.app import App, Command, Group
 from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
-from deedbook.consumers.interfaces.cli.commands.session_report import print_made
+from deedbook.consumers.interfaces.cli.commands.session_report import print_made, remedy, with_options
 from deedbook.consumers.interfaces.cli.session_choice import UUID, append, chosen_session, id_chars_min, session_and
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy
@@ -169,7 +169,10 @@ def end(app: App, /, id_: str | None, **options: Any) -> None:
         if report["status"] == "success":
             print_made(report)
         elif report["status"] != "exists":
-            echo(f"  {report.get('message') or report['error']['message']}")
+            echo(f"  {report.get('message') or with_options(report['error']['message'])}")
+            code = report["error"]["code"] if "error" in report else "INVALID_FIELD"
+            command = remedy(name, code, has_findings=report["status"] != "nothing_found")
+            output.print_command(f"{command} --as {app.acting()}")
 
     output.warn(() if app.as_json else report.get("warnings", ()))
     app.show("session", {"id": name, "accepted": asdict(accepted[0]), "report": report}, text)

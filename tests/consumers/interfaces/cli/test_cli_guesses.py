@@ -295,7 +295,7 @@ def test_sealed_key_without_a_terminal_is_answered_with_the_whole_call(deed: Dee
         "receipt verify DIR/bod.md",
         "restore DIR/bod.md",
         "verify --bundle DIR/bod.md",
-        "session record DIR/bod.md --as a",
+        "emit finding.logged --stream session/s --data @DIR/bod.md --as a",
     ],
 )
 def test_missing_file_is_answered_with_the_nearest(deed: Deed, tmp_path: Path, words: str) -> None:
@@ -316,6 +316,44 @@ def test_missing_file_is_answered_with_the_nearest(deed: Deed, tmp_path: Path, w
 )
 def test_period_without_time_is_refused(deed: Deed, words: str, end: str) -> None:
     assert deed.refuses("INVALID_FIELD", *words.split())["message"] == end
+
+
+def test_session_that_ends_without_a_report_is_answered_with_the_command_that_makes_it(deed: Deed) -> None:
+    for name, options in (("taskless", "--task-summary TEXT"), ("empty-one", "--task-summary TEXT --finding TEXT")):
+        deed("session", "start", name, "--as", "a")
+        if name == "taskless":
+            deed("session", "finding", name, "The cache is slow", "--as", "a")
+        assert deed("session", "end", name, "--as", "a").endswith(f"\ndeed report generate {name} {options} --as a\n")
+    assert "--task-summary" in deed.refuses("INVALID_FIELD", "report", "generate", "taskless", "--as", "a")["message"]
+    deed("report", "generate", "taskless", "--summary", "Found why the cache is slow", "--as", "a")
+
+
+def test_decision_by_the_wrong_agent_names_the_right_one(deed: Deed) -> None:
+    words = ("handoff", "create", "whose", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
+    deed(*words)
+    assert deed.refuses("USAGE", "handoff", "approve", "whose")["message"].endswith("is rita, so add --as rita")
+    message = deed.refuses("NOT_AUTHORIZED", "handoff", "approve", "whose", "--as", "b")["message"]
+    assert message.endswith("\n  next: deed handoff show --as rita whose")
+    message = deed.refuses("NOT_FOUND", "handoff", "approve", "whose", "--as", "ritta")["message"]
+    assert message == "there is no agent ritta: did you mean rita?"
+
+
+def test_reviewer_who_is_missing_is_answered_with_the_command_that_registers_one(deed: Deed) -> None:
+    words = ("handoff", "create", "--as", "a", "--to", "b", "--title", "t", "--reviewer")
+    assert "`deed agent add zoe --role reviewer`" in deed.refuses("AGENT_UNKNOWN", *words, "zoe")["message"]
+    deed("agent", "add", "c-agent")
+    message = deed.refuses("NOT_AUTHORIZED", *words, "c-agent")["message"]
+    assert "`deed agent add NAME --role human` registers a person" in message
+
+
+def test_agent_sealed_by_mistake_is_answered_with_the_command_that_unseals_it(deed: Deed) -> None:
+    command = "deed key rotate --as sealed-two --lost --unprotected"
+    assert with_passphrase("secret", deed, "agent", "add", "sealed-two").endswith(f"\n  {command}\n")
+    error = deed.refuses("AGENT_EXISTS", "agent", "add", "sealed-two", "--unprotected")
+    assert error["message"].endswith(f"`{command}`")
+    assert command not in deed.refuses("AGENT_EXISTS", "agent", "add", "rita")["message"]
+    deed(*command.split()[1:])
+    deed("session", "start", "--task", "x", "--as", "sealed-two")
 
 
 def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
