@@ -7,18 +7,22 @@ leaves at most a hidden temporary file. Links are not followed, so nothing is wr
 from __future__ import annotations
 
 import errno
+import re
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from deedbook.ledger.errors import Refused, Unavailable
-from deedbook.ledger.system.files import open_regular, read_all, replacing
+from deedbook.ledger.system.files import absent, open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
 # Errors of one file or of its name: waiting does not help, and other files of the folder can still be used.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
+# A path with a suffix: no page (https://…), no place (x.py:5) and no number (1.5).
+_PATH: Final = re.compile(r"[\w./-]*\w\.[A-Za-z]\w{0,7}")
 
 
 def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes | None:
@@ -34,6 +38,12 @@ def read_file(path: Path, *, size_max_bytes: int = file_size_max_bytes) -> bytes
         return None
     except OSError as error:
         raise _failure(path, "read", error) from error
+
+
+def unknown_files(texts: Iterable[str]) -> list[str]:
+    """Return a warning for each text that is the path of a file which does not exist here, with similar names."""
+    paths = [Path(text) for text in texts if _PATH.fullmatch(text)]
+    return [absent(path).message for path in paths if not path.exists()]
 
 
 def settled_for_s(path: Path) -> float | None:

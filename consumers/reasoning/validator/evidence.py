@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from deedbook.consumers.reasoning.validator.reads import FileText, Reads, digest_of
 from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, parts_of, tree_of, work_tree
+from deedbook.consumers.sdk.files import unknown_files
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -227,7 +228,9 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
             elif isinstance(data, FindingLogged):  # its evidence may be free text
                 checks = [check_evidence(reference, reads) for reference in data.evidence if parse_evidence(reference)]
                 known = [check for check in checks if check.status not in {"malformed", "outside"}]
-                warnings += doubts(known, f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}")
+                of = f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}"
+                warnings += [f"evidence of {of}: {text}" for text in unknown_files(data.evidence)]
+                warnings += doubts(known, of)
     return cited, warnings
 
 

@@ -15,7 +15,14 @@ import msgspec
 
 from deedbook.consumers.interfaces.cli.app import App, Group
 from deedbook.consumers.interfaces.cli.durations import parse_ttl
-from deedbook.consumers.interfaces.cli.output import print_fields, print_lines, print_table, reason_option, short_key
+from deedbook.consumers.interfaces.cli.output import (
+    print_fields,
+    print_lines,
+    print_table,
+    reason_option,
+    short_key,
+    warn,
+)
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption, load
 from deedbook.consumers.sdk.service import register_agent
@@ -34,6 +41,7 @@ from deedbook.ledger.lifecycle.authority import NODE, NODE_ROLE, RESERVED_NAMES,
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.lifecycle.gate_state import TRUSTED_ROLES
 
+left_open_max: Final = 5
 dynamic_ports: Final = (49152, 65535)
 """RFC 6335, section 6; used where the system does not say which ports it chooses."""
 UNPROTECTED_HELP: Final = (
@@ -225,9 +233,23 @@ def remove(app: App, name: str, reason: str) -> None:
         alike = near(name, present)
         message = f"there is no agent {name}{did_you_mean(alike) or ': `deed agent list` shows them'}"
         raise Refused("AGENT_UNKNOWN", message, name=name, near=alike)
+    warnings = _left_open(app, name)
+    warn(() if app.as_json else warnings)
     accepted = author.emit(Draft(stream=f"agent/{name}", data=AgentRemoved(agent=name, reason=reason)))[0]
-    data = {"name": name, "index": accepted.index, "reason": reason}
+    data = {"name": name, "index": accepted.index, "reason": reason} | ({"warnings": warnings} if warnings else {})
     app.show("agent", data, f"{name} was removed at entry {accepted.index}: its keys sign nothing any more")
+
+
+def _left_open(app: App, name: str) -> list[str]:
+    """Return warnings about sessions that nobody can end after the removal of their agent, and about its work."""
+    warnings = []
+    if sessions := app.query("sessions.list", author=name, status="open", limit=left_open_max)["items"]:
+        ids = ", ".join(row["id"] for row in sessions)
+        warnings.append(f"open sessions of {name}, which nobody can end now: {ids}; another agent can resume them")
+    if handoffs := app.query("handoffs.next", agent=name)["items"][:left_open_max]:
+        ids = ", ".join(row["id"] for row in handoffs)
+        warnings.append(f"work that waits for {name}: {ids}; `deed handoff why ID` says who can do what")
+    return warnings
 
 
 @agent.command("grant-role")

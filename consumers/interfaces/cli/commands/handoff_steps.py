@@ -26,6 +26,7 @@ from deedbook.consumers.interfaces.cli.output import print_lines, print_next, wa
 from deedbook.consumers.interfaces.cli.reasoning_text import print_citations
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import load
+from deedbook.consumers.sdk.files import unknown_files
 from deedbook.consumers.sdk.text import shorten
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean
@@ -100,7 +101,11 @@ def _of_completion(
     app: App, handoff: dict[str, Any], summary: str | None, artifacts: Sequence[str], *, asks: bool
 ) -> list[str]:
     """Warn of missing parts before anything is signed, and ask on a terminal; return the warnings for JSON."""
-    warnings = [*uncommitted(app.client(), handoff, artifacts), *unsaid_at_completion(handoff, summary)]
+    warnings = [
+        *unknown_files(artifacts),
+        *uncommitted(app.client(), handoff, artifacts),
+        *unsaid_at_completion(handoff, summary),
+    ]
     if app.as_json:
         return warnings
     warn(warnings)
@@ -225,7 +230,11 @@ def _gate_of(data: Sequence[EventData], handoff: dict[str, Any]) -> dict[str, An
 
 
 def _gate_lines(answer: dict[str, Any]) -> list[str]:
-    return [gate_text(read_gate(answer["gate"]))] if "gate" in answer else []
+    if "gate" not in answer:
+        return []
+    gate = read_gate(answer["gate"])
+    is_closed = gate is not None and gate.state == "closed"
+    return [f"{gate_text(gate)}{' (as it should be: nobody decides without a passphrase)' * is_closed}"]
 
 
 def session_lines(of_session: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -356,6 +356,32 @@ def test_agent_sealed_by_mistake_is_answered_with_the_command_that_unseals_it(de
     deed("session", "start", "--task", "x", "--as", "sealed-two")
 
 
+def test_named_file_that_does_not_exist_is_told(deed: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "calc.py").touch()
+    monkeypatch.chdir(tmp_path)
+    deed("session", "start", "clacs", "--task", "x", "--as", "a")
+    words = ("session", "finding", "clacs", "It adds wrongly", "--as", "a", "--evidence")
+    told = "there is no file clac.py: did you mean calc.py?"
+    assert deed.run(*words, "clac.py").err == f"warning: evidence of finding 'It adds wrongly': {told}\n"
+    for evidence in ("calc.py", "pytest passes", "https://example.org/x.html", "version 1.5"):
+        assert deed.run(*words, evidence).err == ""
+    deed("handoff", "create", "adds", "--as", "rita", "--to", "b", "--title", "t")
+    deed("handoff", "claim", "adds", "--as", "b")
+    said = deed.run("handoff", "complete", "adds", "--summary", "done", "--artifact", "clac.py", "--as", "b")
+    assert f"warning: {told}\n" in said.err
+
+
+def test_removal_of_an_agent_names_its_open_sessions_and_work(deed: Deed) -> None:
+    deed("agent", "add", "leaver")
+    deed("session", "start", "left-open", "--task", "x", "--as", "leaver")
+    deed("handoff", "create", "for-leaver", "--as", "rita", "--to", "leaver", "--title", "t")
+    said = deed.run("agent", "remove", "leaver")
+    assert "warning: open sessions of leaver, which nobody can end now: left-open" in said.err
+    assert "warning: work that waits for leaver: for-leaver" in said.err
+    deed("agent", "add", "nothing-left")
+    assert deed.run("agent", "remove", "nothing-left").err == ""
+
+
 def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
     message = nowhere.refuses("USAGE", "session", "finding", "it", "costs", "$HOME")["message"]
     assert "put the text in quotes: deed session finding 'it costs $HOME'" in message
