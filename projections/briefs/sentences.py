@@ -128,11 +128,13 @@ def refuted_line(refuted: Sequence[RefutedAssumption]) -> str:
     for each in refuted[:refuted_shown_max]:
         marked = ["the conclusion"] * each.is_ground
         marked += [f"step{'s' * (len(each.rests) > 1)} {', '.join(map(str, each.rests))}"] * bool(each.rests)
-        verb = "rest" if len(marked) > 1 or len(each.rests) > 1 else "rests"
-        grounds = " and ".join(marked or ["nothing"])
+        begins = f"An assumption was refuted by {each.by}, and no step rests on it"
+        if marked:
+            verb = "rest" if len(marked) > 1 or len(each.rests) > 1 else "rests"
+            grounds = " and ".join(marked)
+            begins = f"{grounds[0].upper()}{grounds[1:]} {verb} on an assumption that {each.by} refuted"
         text, how = (_shortened(one_line(text)) for text in (each.text, each.how))
         stop = "" if how.endswith(ENDS) else "."
-        begins = f"{grounds[0].upper()}{grounds[1:]} {verb} on an assumption that {each.by} refuted"
         lines.append(f'{begins}: "{text}" (step {each.step}). {how}{stop}')
     more = len(refuted) - refuted_shown_max
     return " ".join([*lines, *([f"And {more} more."] if more > 0 else [])])

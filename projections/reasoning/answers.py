@@ -84,8 +84,8 @@ class ReasoningVersion(Marked, frozen=True, kw_only=True):
 class ShownReasoning(ReasoningLine, frozen=True, kw_only=True):
     """A reasoning at its latest version: its whole graph (``memory``), and all versions, the oldest first.
 
-    ``asked_version`` is the number of the version that the reference names. ``confidence`` is that of the conclusion,
-    from 0 to 1.
+    ``asked_version`` is the number of the newest version that the reference names. ``confidence`` is that of the
+    conclusion, from 0 to 1.
     """
 
     as_of: Head | UnsetType = UNSET

@@ -193,12 +193,14 @@ def _check_whole(source: RowSource, version: Version) -> None:
 
 def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
     """Return a reasoning at its latest version, with its versions and its whole graph."""
-    name, version, *_ = find_version(source, args.id)  # also for a redacted version: the answer shows its remnant
+    # A redacted version is found, too: the answer shows its remnant.
+    name, version, ref, _, former = find_version(source, args.id)
     versions = source.select(VERSIONS, "version", reasoning_id=name)
     return ShownReasoning(
         **_described(source, name),
         versions=[ReasoningVersion(**{column: row[column] for column in _SHOWN}) for row in versions],
-        asked_version=version,
+        # An entry can make a graph that an earlier entry made, for example a conclusion that is drawn again.
+        asked_version=max((row["version"] for row in versions if row["ref"] == ref and not former), default=version),
         memory=_whole(_version(versions[-1]), [row["delta"] for row in versions]).memory,
     )
 

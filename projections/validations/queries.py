@@ -89,7 +89,8 @@ def latest_verdict(source: RowSource, args: ById) -> LatestVerdict:
         text = f"redacted (entry {erased[0]}): nobody can check it any more"
         refuted = refuted_in(source, ref)
         return LatestVerdict(reasoning_ref=ref, outcome="unchecked", text=text, refuted=refuted, erased=erased)
-    refuted, voices = refuted_in(source, ref), _voices(source, ref)
+    refuted = refuted_in(source, ref)
+    voices = _voices(source, ref, {each.step for each in refuted})
     latest = next(iter(voices), None)
     differing = [voice for voice in voices[1:] if latest is not None and voice.outcome != latest.outcome]
     heard = [voice for voice in (latest, *differing) if voice is not None]
@@ -138,8 +139,11 @@ def _refutes(row: dict[str, Any], name: str, refuted: RefutedAssumption) -> bool
     return row["reasoning_id"] == name and any(each.by == refuted.by and not each.holds for each in settlements)
 
 
-def _voices(source: RowSource, ref: str) -> list[Voice]:
-    """Return the newest report that counts of each validator on a version, the newest first."""
+def _voices(source: RowSource, ref: str, refuted: set[int]) -> list[Voice]:
+    """Return the newest report that counts of each validator on a version, the newest first.
+
+    ``refuted`` are the steps whose assumption somebody refuted.
+    """
     reasonings = with_version(source, ref)
     ids, owners = ({row[column] for row in reasonings} for column in ("id", "author"))
     newest: dict[str, dict[str, Any]] = {}
@@ -148,7 +152,7 @@ def _voices(source: RowSource, ref: str) -> list[Voice]:
         if row["reasoning_id"] in ids and (row["author"] not in owners or is_warning):
             newest.setdefault(row["author"], row)
     agents = source.agents(newest)
-    return [_voice(row, _report_on(row, agents), source.now_ms) for row in newest.values()]
+    return [_voice(row, _report_on(row, agents), source.now_ms, refuted) for row in newest.values()]
 
 
 def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
@@ -157,7 +161,7 @@ def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
     return report_on_signature(agents, row["key"], "reasoning.validated", stream, row["event_index"])
 
 
-def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
+def _voice(row: dict[str, Any], compromised: int | None, now_ms: int, refuted: set[int]) -> Voice:
     data = read_json(row["data"], ReasoningValidated)
     counts = data.counts
     # An assumption that only others settled was not checked here: authors must not raise trust by settling their own.
@@ -172,7 +176,7 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
     if counts.inferences_unlinked:
         stand += f", {counts.inferences_unlinked} inference{'s' * (counts.inferences_unlinked > 1)} unlinked"
     if counts.assumptions_settled:
-        stand += f" ({counts.assumptions_settled} settled, but not by this validator)"
+        stand += f" ({_settled_text(data, refuted)}, but not by this validator)"
     if compromised is not None:
         stand += f", rests on a key that entry {compromised} reports as compromised"
     tried = "tried" if counts.evidence and not counts.evidence_ok else "checked"
@@ -195,6 +199,15 @@ def _voice(row: dict[str, Any], compromised: int | None, now_ms: int) -> Voice:
         counted=stand,
         text=f"{stand}, {done} by {row['author']} {age_of(row['accepted_ms'], now_ms)}",
     )
+
+
+def _settled_text(data: ReasoningValidated, refuted: set[int]) -> str:
+    """Return how many assumptions of a report others settled, and how many of these they refuted."""
+    settled = data.counts.assumptions_settled
+    wrong = sum(check.status == "settled" and check.step in refuted for check in data.assumptions)
+    if wrong < settled:
+        return f"{settled} settled" + (f", {wrong} of them refuted" if wrong else "")
+    return f"{wrong} refuted"
 
 
 def evidence_summary(counts: Counts, evidence: Iterable[EvidenceCheck], stand: str = "stand") -> str:

@@ -11,7 +11,13 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli import guesses
-from deedbook.consumers.interfaces.cli.hints import absent_argument_hint, option_hint, passphrase_line, words_hint
+from deedbook.consumers.interfaces.cli.hints import (
+    absent_argument_hint,
+    argument_before_text,
+    option_hint,
+    passphrase_line,
+    words_hint,
+)
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import error_document, json_text
@@ -81,11 +87,8 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
 def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     message = error.message.rstrip(".")
     if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
-        parameter, spelled = error.param, error.param.make_metavar(error.ctx)
-        if isinstance(parameter, click.Option):
-            names = " or ".join(parameter.opts[:1] + parameter.secondary_opts)
-            spelled = names if parameter.is_flag else f"{names} {spelled}"
-        return f"`{error.ctx.command_path}` needs {spelled}{absent_argument_hint(error.ctx.command_path)}"
+        needed = _spelled(error.ctx, error.param)
+        return f"`{error.ctx.command_path}` needs {needed}{absent_argument_hint(error.ctx.command_path)}"
     if isinstance(error, ExtraWords):
         return f"{message}: {words_hint(error) or _taken_by(error.command)}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
@@ -106,6 +109,16 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
         hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
         return f"{message}: {hint}" if hint else message
     return message
+
+
+def _spelled(ctx: click.Context, absent: click.Parameter) -> str:
+    """Return a missing parameter as it is written in a call, or the one before a text that was read as its value."""
+    spelled = absent.make_metavar(ctx)
+    if isinstance(absent, click.Option):
+        names = " or ".join(absent.opts[:1] + absent.secondary_opts)
+        return names if absent.is_flag else f"{names} {spelled}"
+    before = argument_before_text(ctx, absent)
+    return spelled if before is None else f"{before} before the text"
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

@@ -49,6 +49,19 @@ def absent_argument_hint(path: str) -> str:
     return "" if line is None else f"; without it: `deed {line}`"
 
 
+def argument_before_text(ctx: click.Context, absent: click.Parameter) -> str | None:
+    """Return the argument that is really missing if a text was read in its place, because it was left out; or None.
+
+    ``absent`` is the argument that a parser reports: the last one, which takes the text.
+    """
+    arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
+    if absent not in arguments[1:] or not str(absent.metavar).startswith(guesses.TEXT_ARGUMENTS):
+        return None
+    before = arguments[arguments.index(absent) - 1]
+    is_text = " " in str(ctx.params.get(str(before.name), ""))
+    return before.make_metavar(ctx) if is_text else None
+
+
 def option_hint(command: click.Command, path: str, option: str, value: str) -> str | None:
     """Return the text about an option, or a value of it, that a verb lacks but that means something there, or None.
 

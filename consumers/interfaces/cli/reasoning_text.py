@@ -53,10 +53,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
             echo(f"       to be validated: {quote_text(step.get('validation_method') or 'no method is given')}")
         if step.get("conclusion"):
             echo(f"       → {quote_text(step['conclusion'])}")
-        for settlement in step.get("settled", []):
-            _print_settlement(settlement)
-        if mark := marks.get(step["step_number"]):
-            echo(f"     {mark.lower()}", fg="red")
+        _print_outcome("       ", step, marks)
     if memory["conclusion"]:
         confidence = _confidence(memory["confidence_in_reasoning"])
         echo(f"conclusion: {quote_text(memory['conclusion'])}{confidence}")
@@ -72,9 +69,13 @@ def _confidence(value: float) -> str:
     return "" if value == confidence_not_stated else f" ({value:.2f})"
 
 
-def _print_settlement(settlement: Mapping[str, Any]) -> None:
-    echo(f"       {_outcome_of(settlement)}: {quote_text(settlement['how'])}")
-    _print_evidence("         ", settlement)
+def _print_outcome(indent: str, step: Mapping[str, Any], marks: Mapping[int, str]) -> None:
+    """Print how agents settled the assumption of a step, and its mark if it is refuted or rests on one that is."""
+    for settlement in step.get("settled", []):
+        echo(f"{indent}{_outcome_of(settlement)}: {quote_text(settlement['how'])}")
+        _print_evidence(f"{indent}  ", settlement)
+    if mark := marks.get(step["step_number"]):
+        echo(f"{indent}{mark.lower()}", fg="red")
 
 
 def _print_evidence(indent: str, citing: Mapping[str, Any]) -> None:
@@ -145,6 +146,7 @@ def print_tree(reasoning: dict[str, Any]) -> None:
     """
     memory = reasoning["memory"]
     steps = {step["step_number"]: step for step in memory["steps"]}
+    marks = marks_of(memory_from_dict(memory)[0])
     rests_on = {int(number): wanted for number, wanted in memory["dependencies"].items()}
     supporting = {number for wanted in rests_on.values() for number in wanted}
     echo(quote_text(memory["conclusion"] or memory["task"]), bold=True)
@@ -163,9 +165,10 @@ def print_tree(reasoning: dict[str, Any]) -> None:
             echo(f"{indent}{number}. (above)")
             continue
         printed.add(number)
-        echo(f"{indent}{number}. {step['type']}: {quote_text(step['content'])}")
+        echo(f"{indent}{number}. {step['type']}{_confidence(step['confidence'])}: {quote_text(step['content'])}")
         _print_evidence(f"{indent}     ", step)
         _print_premises(f"{indent}     ", step)
+        _print_outcome(f"{indent}     ", step, marks)
         waiting += [(wanted, depth + 1) for wanted in sorted(rests_on.get(number, []), reverse=True)]
 
 

@@ -123,6 +123,14 @@ def check_assumption(
     return AssumptionCheck(step, cut(text), status, cut(method), spelled, cut(note))
 
 
+def outcome_words(check: AssumptionCheck) -> str:
+    """Return the outcome of a check in words; if only agents settled the assumption, with their names."""
+    if check.status != "settled":
+        return check.status.replace("_", " ")
+    outcome = check.note.partition(":")[0]
+    return f"{outcome[:1].lower()}{outcome[1:]}"
+
+
 def _presence(reads: Reads, path: str, *, there: AssumptionStatus, gone: AssumptionStatus) -> Result:
     outcome, _ = _text_of(reads, path)
     if outcome in {"file", "unreadable", "too_large"}:

@@ -18,6 +18,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
+from deedbook.consumers.reasoning.validator.assumptions import outcome_words
 from deedbook.consumers.reasoning.validator.evidence import NOT_THERE
 from deedbook.consumers.reasoning.validator.judge import ModelJudge
 from deedbook.consumers.reasoning.validator.publication import offer, validate_ref
@@ -215,7 +216,7 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
     ]
     for check in done.report.assumptions:
         how = f" (check: {check.method})" if check.method else ""
-        text.append(f"assumption, step {check.step}: {check.status.replace('_', ' ')}: {check.text}{how}")
+        text.append(f"assumption, step {check.step}: {outcome_words(check)}: {check.text}{how}")
     app.show("validation", data, text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from shlex import quote
@@ -14,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
-from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
+from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_argument
 from deedbook.consumers.interfaces.cli.arguments import id_and, parameters, values_of
 from deedbook.consumers.interfaces.cli.output import (
     list_page,
@@ -27,7 +28,7 @@ from deedbook.consumers.interfaces.cli.output import (
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
-from deedbook.consumers.interfaces.cli.verbs import Lazy
+from deedbook.consumers.interfaces.cli.verbs import Lazy, Options
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.reasoning.compressor.transfer import GraphCache, find_base
 from deedbook.consumers.reasoning.compressor.transfer import fetch as fetch_graph
@@ -36,13 +37,14 @@ from deedbook.consumers.reasoning.operations import (
     OPERATIONS,
     NewConclusion,
     NewStep,
+    Verb,
     check_assumption,
     following_number,
     retraction_warnings,
 )
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
@@ -53,6 +55,40 @@ from deedbook.projections.reasoning.memory import compute_reasoning_ref
 
 ID: Final = click.Argument(["id_"], metavar="ID")
 task_columns = 100
+open_named_max: Final = 5
+
+
+class _TextVerb(Command):
+    """A verb that takes ID and TEXT. A call that leaves out the ID is refused with the ids of open reasonings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises click.UsageError: the only argument is the text."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            text = ctx.params.get(str(ID.name))
+            if isinstance(error.param, click.Argument) and isinstance(text, str):
+                with closing(App(ctx.ensure_object(Options))) as app, suppress(DeedbookError):
+                    if " " in text or not app.query("reasoning.existing", ids=[text])["reasonings"]:
+                        message = f"`{ctx.command_path}` needs ID before the text; {_open_reasonings(app)}"
+                        raise click.UsageError(message, ctx) from error
+            raise
+
+
+def _open_reasonings(app: App) -> str:
+    """Return the ids of the open reasonings of the acting agent, or of all if nobody acts."""
+    agent = app.settings().agent
+    answer = app.query("reasoning.list", author=agent, status="open", limit=open_named_max)
+    ids = [quote(row["id"]) for row in answer["items"]]
+    if not ids:
+        return "no reasoning is open: `deed reasoning start --task TEXT` starts one"
+    more = f" and {answer['total'] - len(ids)} more" if answer["total"] > len(ids) else ""
+    return f"{'open' if agent is None else 'yours that are open'}: {', '.join(ids)}{more}"
+
+
+def _with_text(verb: Verb) -> dict[str, Any]:
+    operation = OPERATIONS[verb]
+    return {"cls": _TextVerb, "params": [ID, *parameters(operation.arguments)], "help": operation.words}
 
 
 @click.group(
@@ -80,13 +116,13 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     emit(app, id_ or default_id(data.task), [data])
 
 
-@reasoning.command(params=[ID, *parameters(OPERATIONS["step"].arguments)], help=OPERATIONS["step"].words)
+@reasoning.command(**_with_text("step"))
 def step(app: App, /, id_: str, **options: Any) -> None:
     """Record one step."""
     _extend(app, id_, NewStep(**values_of(OPERATIONS["step"].arguments, options)))
 
 
-@reasoning.command(params=[ID, *parameters(OPERATIONS["assume"].arguments)], help=OPERATIONS["assume"].words)
+@reasoning.command(**_with_text("assume"))
 def assume(app: App, /, id_: str, **options: Any) -> None:
     """Record an assumption."""
     _extend(app, id_, NewStep(type="assumption", **values_of(OPERATIONS["assume"].arguments, options)))
@@ -122,7 +158,7 @@ def retract(app: App, /, id_: str, **options: Any) -> None:
     emit(app, graph["id"], [retracted], retraction_warnings(graph, retracted.step))
 
 
-@reasoning.command(params=[ID, *parameters(OPERATIONS["conclude"].arguments)], help=OPERATIONS["conclude"].words)
+@reasoning.command(**_with_text("conclude"))
 def conclude(app: App, /, id_: str, **options: Any) -> None:
     """Record the conclusion."""
     concluded = NewConclusion(**values_of(OPERATIONS["conclude"].arguments, options))

@@ -186,3 +186,60 @@ def test_evidence_that_was_not_there_is_marked_for_readers(
         ("ok", ""),
         ("ok", "It was not there when its author cited it"),
     ]
+
+
+@pytest.mark.parametrize("verb", ["step", "assume", "conclude"])
+def test_text_without_the_id_is_answered_with_the_open_reasonings(alone: Deed, verb: str) -> None:
+    alone("agent", "add", "a", "--unprotected")
+    message = alone.refuses("USAGE", "reasoning", verb, "The disk is full", "--as", "a")["message"]
+    assert "needs ID before the text; no reasoning is open: `deed reasoning start --task TEXT` starts one" in message
+    record(alone, "concluded")
+    for name in ("disk", "cache"):
+        alone("reasoning", "start", name, "--task", "Why?", "--as", "a")
+    for text in ("The disk is full", "word"):
+        message = alone.refuses("USAGE", "reasoning", verb, text, "--as", "a")["message"]
+        assert f"`deed reasoning {verb}` needs ID before the text; yours that are open: cache, disk (see" in message
+    assert "needs TEXT" in alone.refuses("USAGE", "reasoning", verb, "disk", "--as", "a")["message"]
+
+
+def test_text_without_an_argument_before_it_names_the_argument(nowhere: Deed) -> None:
+    for words, absent in {"handoff log": "ID", "ask": "NAME", "answer": "QUESTION", "reasoning step": "ID"}.items():
+        message = nowhere.refuses("USAGE", *words.split(), "It waits for a review")["message"]
+        assert f"`deed {words}` needs {absent} before the text (see" in message
+
+
+def test_cited_version_that_was_concluded_again_with_the_same_words_is_the_newest(alone: Deed) -> None:
+    for agent in ("a", "b", "rita"):
+        alone("agent", "add", agent, "--role", "reviewer", "--unprotected")
+    alone("reasoning", "start", "twice", "--task", "Why?", "--as", "a")
+    alone("reasoning", "assume", "twice", "Nobody else writes there", "--as", "a")
+    alone("reasoning", "conclude", "twice", "Move it", "--as", "a")
+    alone("reasoning", "settle", "twice", "--step", 1, "--refuted", "--how", "Read it", "--as", "a")
+    settled = alone.data("reasoning", "show", "twice")["ref"]
+    ref = alone.data("reasoning", "conclude", "twice", "Move it", "--as", "a")["ref"]
+    assert ref == settled
+    shown = alone.data("reasoning", "show", ref)
+    assert shown["asked_version"] == shown["version"]
+    alone(
+        "handoff", "create", "h", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "Move", "--reasoning", ref
+    )
+    assert "newer version" not in alone("handoff", "show", "h")
+
+
+def test_refuted_assumption_is_called_refuted_in_every_form(alone: Deed, tmp_path: Path) -> None:
+    for agent in ("a", "b"):
+        alone("agent", "add", agent, "--role", "reviewer", "--unprotected")
+    (tmp_path / "disk.log").write_text("98 %\n")
+    alone("reasoning", "start", "r", "--task", "Why is the disk full?", "--as", "a")
+    alone("reasoning", "step", "r", "It is", "--type", "observation", "--confidence", 0.5, "--as", "a")
+    alone("reasoning", "assume", "r", "Nobody else writes there", "--as", "a")
+    alone("reasoning", "settle", "r", "--step", 2, "--refuted", "--how", "Two others do", "--as", "a")
+    alone("reasoning", "conclude", "r", "Move it", "--rests-on", 1, "--as", "a")
+    report = alone("reasoning", "validate", "r", "--tree", tmp_path, "--as", "b")
+    assert "assumption, step 2: refuted by a: Nobody" in report
+    assert "1 assumption unchecked (1 refuted, but not by this validator)" in alone("reasoning", "show", "r")
+    lines = [line.strip() for line in alone("reasoning", "show", "r", "--tree").splitlines()]
+    assert "1. observation (0.50): It is" in lines
+    assert lines[lines.index("refuted by a: Two others do") + 1] == "refuted"
+    brief = alone("reasoning", "brief", "r")
+    assert brief.startswith("REFUTED: An assumption was refuted by a, and no step rests on it: ")
