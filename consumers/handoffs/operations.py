@@ -409,8 +409,8 @@ def command_of(item: Mapping[str, Any], *, is_asked: bool = False, shown: Mappin
         return join(
             ["deed", item["act"], "--as", item["agent"], *refs, *(["ANSWER"] if item["act"] == "answer" else [])]
         )
-    for number in item["arguments"].get("criterion_numbers", ()):
-        command += ["--criterion", str(number)]
+    for name, option in (("task_numbers", "--task"), ("criterion_numbers", "--criterion")):
+        command += [word for number in item["arguments"].get(name, ()) for word in (option, str(number))]
     if item["act"] == "waive":
         command += ["--reason", "WHY"]
     if item["act"] == "amend":

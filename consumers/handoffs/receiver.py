@@ -175,13 +175,13 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
 
 
 def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> list[str]:
-    """Return warnings about a completion that cannot be corrected later; ``handoff`` is of ``handoffs.show``.
+    """Return warnings about a completion that only its reviewer can undo; ``handoff`` is of ``handoffs.show``.
 
     >>> asked = {"position": 0, "by": "kuro", "to": "alex", "mark": "open"}
     >>> lists = {"tasks": [{"done": False}], "criteria": [{"mark": "checked", "evidence": ""}], "questions": [asked]}
     >>> for warning in unsaid_at_completion({"status": "in_progress", "to": "kuro", **lists}, None):
     ...     print(warning)
-    it has no --summary for its reviewer, and none can be added later
+    it has no --summary for its reviewer, who would have to request changes for one
     kuro asked, and it is open: question 1
     it is open: task 1
     it was ticked without evidence: criterion 1
@@ -195,7 +195,7 @@ def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> lis
     tasks = open_tasks(handoff)
     bare = _numbers(handoff["criteria"], lambda row: row["mark"] == "checked" and not row["evidence"])
     return [
-        *([] if summary else ["it has no --summary for its reviewer, and none can be added later"]),
+        *([] if summary else ["it has no --summary for its reviewer, who would have to request changes for one"]),
         *([f"{handoff['to']} asked, and it is open: question {numbers}"] if asked else []),
         *([f"it is open: task {tasks}"] if tasks else []),
         *([f"it was ticked without evidence: criterion {bare}"] if bare else []),

@@ -359,7 +359,9 @@ def _operation_of(
             if not left and facts.questions_left:
                 mine = questions_for(agent, facts, "question")
                 return ("answer", {"question_numbers": mine[:1]}) if mine else ("show", {})
-            return ("check", {"criterion_numbers": left[:1]}) if left else ("complete", {})
+            if left or facts.tasks_left:
+                return "check", {"criterion_numbers": left[:1]} if left else {"task_numbers": [facts.tasks_left[0]]}
+            return "complete", {}
         case "answer" | "settle":
             numbers = questions_for(agent, facts, wait.case)
             return wait.action, {"question_numbers": numbers if wait.action == "settle" else numbers[:1]}
@@ -446,6 +448,8 @@ def _why_to_continue(facts: HandoffFacts, criteria: Sequence[Criterion], *, has_
         ]
         left = len(criteria) - len(named)
         parts.append("open criteria: " + ", ".join([*named, *([f"and {left} more"] if left else [])]))
+    if facts.tasks_left and not criteria:
+        parts.append(f"open tasks: {', '.join(map(str, facts.tasks_left))}")
     if facts.questions_left:
         parts.append(f"open questions to {facts.receiver}: {', '.join(map(str, facts.questions_left))}")
     met = "every criterion is met" if has_criteria else "it has no criterion"

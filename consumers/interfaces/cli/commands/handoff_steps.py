@@ -131,8 +131,8 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
     own = app.query("agents.show", id=app.acting())["roles"]
     with operations.saying_way_on(app.query_with, found["id"]):
         content.check_roles(verb, found, app.acting(), own)
-    if read == "result":
-        content.check_judged(verb, found)
+        if read == "result":
+            content.check_judged(verb, found)
     if app.as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         where = f"`deed handoff show {found['id']}` prints it, with `--json` as `data.{read}`"
         raise Refused(
@@ -153,7 +153,7 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
 
 # Their output says whether the cited reasoning is still valid: somebody may have refuted it since.
 ACT_ON_REASONING: Final = frozenset[operations.Verb]({"approve", "claim"})
-TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive"})
+TELL_LEFT: Final = frozenset[operations.Verb]({"claim", "check", "ask_waiver", "waive", "request_changes"})
 
 
 def emit(

@@ -356,6 +356,21 @@ def test_agent_sealed_by_mistake_is_answered_with_the_command_that_unseals_it(de
     deed("session", "start", "--task", "x", "--as", "sealed-two")
 
 
+def test_open_task_comes_before_the_completion(deed: Deed) -> None:
+    words = ("--title", "t", "--task", "one", "--criterion", "it works")
+    deed("handoff", "create", "in-order", "--as", "rita", "--to", "b", *words)
+    deed("handoff", "claim", "in-order", "--as", "b")
+    said = deed("handoff", "check", "in-order", "--criterion", "1", "--evidence", "ok", "--as", "b")
+    assert said.endswith("\nnext: deed handoff check --task 1 --as b in-order\n")
+    assert deed("handoff", "check", "in-order", "--task", "1", "--as", "b").endswith("complete --as b in-order\n")
+    message = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "verify", "in-order", "--as", "rita")["message"]
+    assert message.endswith("\n  next: deed handoff complete --as b in-order")
+    deed("handoff", "complete", "in-order", "--summary", "done", "--as", "b")
+    result = deed.data("handoff", "show", "in-order")["result"]
+    words = ("--result", result, "--reason", "no proof", "--as", "rita")
+    assert "criterion 1 is open" in deed("handoff", "request-changes", "in-order", *words)
+
+
 def test_named_file_that_does_not_exist_is_told(deed: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "calc.py").touch()
     monkeypatch.chdir(tmp_path)

@@ -48,7 +48,7 @@ def test_handoff_goes_from_creation_to_verification_between_agents(own_home: Pat
 
     assert call_tools(own_home, create)["is_ready"] is False
     assert call_tools(own_home, follow, agent="critic") == ["show", "approve"]
-    assert call_tools(own_home, follow, agent="bob") == ["claim", "check", "check", "complete"]
+    assert call_tools(own_home, follow, agent="bob") == ["claim", "check", "check", "check", "complete"]
     assert call_tools(own_home, follow, agent="critic") == ["show", "verify"]
 
     async def show(call: Caller) -> dict[str, Any]:
