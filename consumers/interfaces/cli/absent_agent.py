@@ -16,4 +16,6 @@ def absent_agent(settings: Settings) -> DeedbookError:
     if settings.server is None and not names and not home.is_local():
         return log_not_found(home.path / "log")
     who = f"--as with one of {names}" if names else "--as NAME"
+    if "," not in names:  # that of the person who made the ledger, if there is one
+        who += " (`deed agent add NAME` registers an agent)"
     return Refused("USAGE", f"no agent is named to sign this: add {who}, or set DEEDBOOK_AGENT")

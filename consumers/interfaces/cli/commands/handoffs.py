@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -51,7 +52,8 @@ def create(app: App, /, id_: str | None, source: str | None, *, is_dry: bool, se
     if "artifacts" in given and not is_dry:
         given["artifacts"] = with_contents(app, given["artifacts"], sealer)
     if missing_options := [f"--{name}" for name in ("title", "to") if name not in given]:
-        raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}", fields=missing_options)
+        hint = f": did you mean --title {quote(id_)}?" if id_ and " " in id_ and "title" not in given else ""
+        raise Refused("USAGE", f"a handoff needs {' and '.join(missing_options)}{hint}", fields=missing_options)
     name, data, added = composition.creation(app.query_with, app.acting(), app.settings(), id_, given)
     of_session = {"of_session": added.notes, "left_out": added.left_out}
     warnings = [*unread, *filter(None, [added.warning]), *notices(data, name, app.acting())]

@@ -371,6 +371,16 @@ def test_open_task_comes_before_the_completion(deed: Deed) -> None:
     assert "criterion 1 is open" in deed("handoff", "request-changes", "in-order", *words)
 
 
+def test_title_without_its_option_is_answered_with_it(deed: Deed) -> None:
+    message = deed.refuses("USAGE", "handoff", "create", "Fix the cache", "--to", "b", "--as", "a")["message"]
+    assert message == "a handoff needs --title: did you mean --title 'Fix the cache'?"
+
+
+def test_ledger_without_an_agent_names_the_command_that_registers_one(alone: Deed) -> None:
+    message = alone.refuses("USAGE", "session", "start", "--task", "x")["message"]
+    assert "(`deed agent add NAME` registers an agent)" in message
+
+
 def test_named_file_that_does_not_exist_is_told(deed: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "calc.py").touch()
     monkeypatch.chdir(tmp_path)
