@@ -18,9 +18,9 @@ def refusal(secret: Secret) -> Refused:
     """Return the refusal that names the path of a secret and what to write instead."""
     return Refused(
         "SECRET_DETECTED",
-        f"{secret.path} contains something that looks like a secret ({secret.kind}), and the ledger cannot delete it "
-        "later: name its location (a variable, a path in a vault) or mask it with x. If it is no secret, a human may "
-        "record it (allow_secret)",
+        f"{secret.path} contains something that looks like a secret ({secret.kind}). Every reader and copy would have "
+        "it, and a redaction erases it only here: name its location (a variable, a path in a vault) or mask it with x. "
+        "If it is no secret, a human may record it (allow_secret)",
         path=secret.path,
         secret=secret.kind,
     )

@@ -22,6 +22,7 @@ from deedbook.ledger import limits
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import check_strict
+from deedbook.ledger.format.forms import ROOT
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.packages import install_command
 from deedbook.ledger.system.files import absent, read_regular
@@ -57,9 +58,13 @@ class App(ReadingApp):
         self._opened: dict[str, Key] = {}
         self._line = ""
         self._sealed: SealedTexts | None = None
+        self._is_root_chosen = self.agent == ROOT
+        self._has_root_signed = False
 
     def finish(self) -> None:
-        """Remove redacted texts from the copies of this folder, and list these copies."""
+        """Say that root signed unasked. Remove redacted texts from the copies of this folder, and list these copies."""
+        if self._has_root_signed and not self.as_json:
+            echo(f"signed by {ROOT}", err=True)
         if self._ledger is not None and self.bundle is None and not self.only_looks:
             followed = self.follow_redactions()
             for line in () if self.as_json else followed.lines:
@@ -188,7 +193,9 @@ class App(ReadingApp):
 
     def author(self, name: str | None = None) -> Author:
         """Return the author that signs as ``name`` (default: the acting agent)."""
-        return self.ledger().author(name or self.acting(), allow_secret=self.allow_secret)
+        signer = name or self.acting()
+        self._has_root_signed |= signer == ROOT and not self._is_root_chosen
+        return self.ledger().author(signer, allow_secret=self.allow_secret)
 
     def ask_passphrase(self, name: str) -> str | None:
         """Return the passphrase of ``name``'s key from the descriptor or the terminal; None if neither exists.

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.consumers.sdk.sealer import Opener, map_texts, name_of
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.seal.reference import SealedReference, with_references
@@ -24,16 +25,21 @@ class SealedTexts:
         self._unseals, self._as_json = unseals, as_json
         self._names: dict[str, str] = {}
         self._failure: DeedbookError | None = None
+        self._erasures: dict[str, str] = {}
         self._has_opened = False
 
     def shown(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer for display. JSON also names the subjects of its sealed texts.
 
-        Raises DeedbookError: with --unseal, none of the sealed texts can be opened.
+        With --unseal, a warning says why nothing was opened if all sealed texts are erased. Raises DeedbookError: none
+        of the sealed texts can be opened, for another reason.
         """
         changed: dict[str, Any] = map_texts(answer, lambda text: with_references(text, self._text))
         if self._failure is not None and not self._has_opened:
             raise self._failure
+        if self._erasures and not self._has_opened and not self._as_json:
+            warn(self._erasures.values())
+            self._erasures.clear()
         return changed | {"sealed": self._described()} if self._as_json else changed
 
     def _text(self, reference: SealedReference) -> str:
@@ -42,7 +48,10 @@ class SealedTexts:
             try:
                 text = self._opener.text(reference)
             except Refused as refusal:
-                self._failure = self._failure or refusal
+                if refusal.code == "SUBJECT_ERASED":  # its name says that, and the rest of the answer is readable
+                    self._erasures[reference.subject] = refusal.message
+                else:
+                    self._failure = self._failure or refusal
             except Corrupted as error:
                 if error.code != "VERIFICATION_FAILED":
                     raise

@@ -102,8 +102,7 @@ def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected
     if passphrase and TRUSTED_ROLES.isdisjoint(roles):
         gate = ["  sealed with the passphrase that you gave. An agent that works alone needs a key without one:"]
         gate.append(f"  deed key rotate --as {name} --lost --unprotected")
-    signer = f" (signed by {ROOT})" if author.name == ROOT else ""
-    text = f"{name} is registered at entry {accepted.index} as {', '.join(roles)}{signer}"
+    text = f"{name} is registered at entry {accepted.index} as {', '.join(roles)}"
     app.show("agent", data, [text, file, *gate])
 
 

@@ -257,7 +257,7 @@ def _register(app: App, home: Home, plan: Plan, passphrase: str | None) -> None:
         app.remember_passphrase(ROOT, passphrase)
     for member, roles in plan.members.items():
         is_sealed = member == plan.person
-        register_agent(app.author(), home, member, roles, passphrase=passphrase if is_sealed else None)
+        register_agent(app.ledger().author(ROOT), home, member, roles, passphrase=passphrase if is_sealed else None)
 
 
 def _install(app: App, path: Path, plan: Plan) -> tuple[list[str], list[dict[str, Any]]]:

@@ -25,6 +25,7 @@ from deedbook.consumers.sdk.redaction import (
     sign_erasure,
 )
 from deedbook.consumers.sdk.redaction_reason import repeated_in
+from deedbook.ledger.client.author import Author
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.authority import ROOT
 
@@ -95,10 +96,23 @@ def redact(
     count = len(planned)
     _confirm(app, f"Erase the texts of {count} entr{'ies' if count > 1 else 'y'} for good?", yes=yes)
     author = app.author(app.agent or ROOT)
-    signed = [sign_erasure(author, plan, reason, is_second=second).index for plan in planned]
+    signed = _sign(app, author, planned, reason, is_second=second)
     is_done = author.name == ROOT or second
     copies = _finish(app, texts) if is_done else []
     _show(app, planned, signed, {"is_done": is_done, "copies": copies, "kept": kept}, reason)
+
+
+def _sign(app: App, author: Author, planned: list[PlannedErasure], reason: str, *, is_second: bool) -> list[int]:
+    """Sign the erasures; return their indexes. The refusal of an author that is no human names those who may erase."""
+    try:
+        return [sign_erasure(author, plan, reason, is_second=is_second).index for plan in planned]
+    except Refused as refusal:
+        if refusal.details.get("role") != "human":
+            raise
+        humans = [agent.name for agent in app.client().agents() if "human" in agent.roles]
+        who = f"{', '.join(humans)} may propose it, and another human erases" if humans else "no agent has it"
+        message = f"to erase entries, {author.name} needs the role human ({who}); root erases alone: `--as {ROOT}`"
+        raise Refused(refusal.code, message, **refusal.details) from None
 
 
 def _read_text(file: BinaryIO) -> str:

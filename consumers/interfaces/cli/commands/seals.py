@@ -98,7 +98,7 @@ def export(app: App, subject: str, target: Path, *, force: bool) -> None:
 def import_(app: App, file: Path) -> None:
     """Store the keys in FILE, which another reader exported: a file of `deed seal export`, or a bundle.
 
-    Their passphrase is asked, or read from --passphrase-fd.
+    Their passphrase is asked, or read from --passphrase-fd. The key of an erased subject is refused.
     """
     content = _read_keys(file)
     passphrase = app.read_passphrase("Passphrase of the exported key: ")
@@ -109,9 +109,18 @@ def import_(app: App, file: Path) -> None:
         if ledger != app.client().ledger:
             message = f"this key is for the ledger {ledger}, and this is {app.client().ledger}: use it there"
             raise Refused("WRONG_LEDGER", message, ledger=ledger)
+    _check_not_erased(app, [subject for _, subject, _ in keys])
     stored = [app.subject_keys().insert(check_subject(subject), key) for _, subject, key in keys]
     text = [f"{key.subject} has the key {key.key_id} here: read with --unseal" for key in stored]
     app.show("subjects", {"subjects": [asdict(key) for key in stored]}, text)
+
+
+def _check_not_erased(app: App, subjects: list[str]) -> None:
+    """Refuse keys of erased subjects, before any key is stored. Raises Refused: ``SUBJECT_ERASED``."""
+    for subject in subjects:
+        if (erasure := erasure_of(app.query_with, check_subject(subject))) is not None:
+            message = f"{subject} was {erasure}: its key is not stored again. Destroy this file: it opens copies"
+            raise Refused("SUBJECT_ERASED", message, subject=subject)
 
 
 def _read_keys(file: Path) -> bytes:

@@ -59,7 +59,7 @@ def test_first_steps_work_in_an_empty_folder_without_any_server(tmp_path: Path) 
         ["log"],
     ):
         said = inside.deed(*arguments, cwd=tmp_path)
-        assert (said.code, said.err) == (0, "")
+        assert (said.code, said.err) == (0, "signed by root\n" if arguments[0] == "agent" else "")
     assert "finding.logged" in inside.deed("show", 3, cwd=tmp_path).out
     verified = json.loads(inside.deed("verify", "--json", cwd=tmp_path).out)["data"]
     assert (verified["ok"], verified["size"], verified["signatures"]) == (True, 4, 4)
@@ -185,6 +185,26 @@ def test_agent_of_all_day_does_not_register_agents_where_root_can(
     added = deed.data("agent", "add", fresh("dave"))
     assert deed.data("show", added["index"])["author"] == "ada"
     assert deed.data("show", deed.data("agent", "remove", added["name"])["index"])["author"] == "ada"
+
+
+def test_verbs_say_that_root_signed_unasked(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone("agent", "add", "claude")
+    monkeypatch.setenv("DEEDBOOK_AGENT", "claude")
+    for words in (("agent", "add", "bob"), ("agent", "grant-role", "bob", "service"), ("agent", "remove", "bob")):
+        assert "signed by root\n" in alone.run(*words).err, words
+    assert "signed by" not in alone.run("agent", "add", "carl", "--as", "root").err
+    assert "signed by" not in alone.run("decide", "Use LMDB").err
+    refused = alone.run("agent", "add", "carl")
+    assert (refused.code, "signed by" in refused.err) == (4, False)
+
+
+def test_redaction_without_a_human_names_root(alone: Deed) -> None:
+    alone("agent", "add", "claude")
+    alone("decide", "Use the password swordfish", "--as", "claude")
+    words = ("redact", alone.size() - 1, "--reason", "A slip", "--yes", "--as", "claude")
+    message = alone.refuses("NOT_AUTHORIZED", *words)["message"]
+    assert "no agent has it" in message
+    assert message.endswith("root erases alone: `--as root`")
 
 
 def test_no_passphrase_is_asked_for_an_agent_that_will_not_be(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:

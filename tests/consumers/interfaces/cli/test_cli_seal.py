@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from building import trusted
-from calling import Deed, Place, with_passphrase
+from calling import Deed, Place, Said, with_passphrase
 from erasing import files_with
 from forked_deed import run_deed
 from note_repository import one_of_each, repository
@@ -177,10 +177,13 @@ def test_a_reader_gets_the_key_from_another_and_loses_it_by_the_erasure(
     own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "reader"))
-        own.refuses("SUBJECT_ERASED", "session", "show", "s", "--unseal", "--as", "b")
+        shows_erased(own.run("session", "show", "s", "--unseal", "--as", "b"))
         size = own.size()
         assert own.data("erase", "carol", "--as", "b")["key_destroyed"]
         assert not own.data("erase", "carol", "--as", "b")["key_destroyed"]
+        refused = with_passphrase("open sesame", own.run, "seal", "import", exported, "--as", "b")
+        assert refused.err.startswith("SUBJECT_ERASED: carol was erased on"), refused
+        assert own.data("seal", "list", "--as", "b")["subjects"][0]["key_id"] is None
         assert own.size() == size
 
 
@@ -284,9 +287,31 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next(
     ):  # as after a crash between the signature and the end of the key
         key.touch(mode=0o600)
         key.write_bytes(left)
-        own.refuses("SUBJECT_ERASED", "session", "show", "s", "--unseal", "--as", "a")
+        shows_erased(own.run("session", "show", "s", "--unseal", "--as", "a"))
         assert own.data("erase", "carol", "--as", "a")["key_destroyed"]
         assert not key.exists()
+
+
+def shows_erased(said: Said) -> None:
+    """Check that an answer with --unseal says that its texts are erased, and contains none of them."""
+    assert (said.code, "[erased on " in said.out) == (0, True), said
+    assert "warning: carol was erased on" in said.err
+    assert not any(text in said.out + said.err for text in CLEAR)
+
+
+def test_entries_beside_an_erased_text_are_listed_with_unseal(own: Deed) -> None:
+    seal_everything(own)
+    own("erase", "carol", "--reason", "She asked for it", "--yes", "--as", "rita")
+    for words in (
+        ("log", "--kind", "finding.logged"),
+        ("search", "asked", "--kind", "finding.logged"),
+        ("show", "session/s"),
+    ):
+        said = own.run(*words, "--unseal", "--as", "a")
+        assert said.code == 0, (words, said)
+    shows_erased(own.run("log", "--unseal", "--as", "a"))
+    (row,) = own.data("log", "--unseal", "--kind", "finding.logged", "--as", "a")["sealed"]
+    assert row["erased"]["by"] == "rita"
 
 
 def test_an_untrusted_folder_opens_nothing_but_says_what_is_sealed(
@@ -319,7 +344,8 @@ def test_keys_in_a_token(own: Deed, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert deed("seal", "export", "carol", "--to", tmp_path / "key", "--as", "a").stderr.startswith("SUBJECT_KEY_FIXED")
     shutil.copytree(tmp_path / "token", tmp_path / "before")
     assert deed("erase", "carol", "--reason", "She asked", "--yes", "--as", "rita").returncode == 0
-    assert deed("session", "show", "s", "--unseal", "--as", "a").stderr.startswith("SUBJECT_ERASED")
+    shown = deed("session", "show", "s", "--unseal", "--as", "a")
+    shows_erased(Said(shown.returncode, shown.stdout, shown.stderr))
 
 
 def test_a_person_is_asked_before_an_erasure(own: Deed, monkeypatch: pytest.MonkeyPatch) -> None:

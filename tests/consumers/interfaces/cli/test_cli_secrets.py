@@ -18,6 +18,7 @@ def test_only_a_human_allows_a_secret(alone: Deed) -> None:
     finding = ("session", "finding", "s1", f"the old token {GITHUB} is revoked")
     refused = alone.refuses("SECRET_DETECTED", *finding, "--as", "bot")
     assert "a human may record it" in refused["message"]
+    assert "a redaction erases it only here" in refused["message"]
     assert "only a human may" in alone.refuses("NOT_AUTHORIZED", *finding, "--as", "bot", "--allow-secret")["message"]
     assert GITHUB not in str(refused)
     before = alone.size()
