@@ -37,7 +37,9 @@ def check_drafts(drafts: Sequence[tuple[str, T]], view: Ask, *, is_own: bool = T
     """
     for _, data in drafts:
         encode_canonical(data)  # the links are found in a graph, and a graph cannot hold NaN
-    cited, missing = cite([data for _, data in drafts], view, is_own=is_own)
+    names = (quote(stream.removeprefix("reasoning/")) for stream, _ in drafts)
+    retractions = [f"deed reasoning retract {name}" for name in names]
+    cited, missing = cite([data for _, data in drafts], view, is_own=is_own, retractions=retractions)
     return cited, [*missing, *link_warnings(drafts, view)]
 
 

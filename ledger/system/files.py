@@ -12,9 +12,9 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, BinaryIO, Final
 
 from deedbook.ledger.errors import Refused, Unavailable, did_you_mean, near
@@ -70,10 +70,16 @@ def absent(path: Path, message: str = "") -> Refused:
     files: list[Path] = []
     with suppress(OSError):
         files = sorted(path.parent.iterdir())
-    alike = near(path.stem, (file.stem for file in files))  # a common suffix is no likeness
-    names = [str(file) for file in files if file.stem in alike and file.suffix == path.suffix][:3]
+    names = near_files(path, files)
     message = f"{message or f'there is no file {path}'}{did_you_mean(names)}"
     return Refused("NOT_FOUND", message, path=str(path), reference=str(path), near=names)
+
+
+def near_files(path: PurePath, files: Sequence[PurePath]) -> list[str]:
+    """Return up to three ``files`` that are spelled like a missing one: with its suffix, or else with another one."""
+    alike = near(path.stem, (file.stem for file in files))  # a common suffix is no likeness
+    names = [str(file) for file in files if file.stem in alike and file.suffix == path.suffix]
+    return (names or [str(file) for file in files if file.stem == path.stem])[:3]
 
 
 def check_regular(path: Path) -> None:

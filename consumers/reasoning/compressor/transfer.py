@@ -19,9 +19,11 @@ from msgspec.structs import replace
 from deedbook.consumers.reasoning.compressor.certificate import check_certificate, is_comparable
 from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.consumers.reasoning.compressor.prose import holds
+from deedbook.consumers.reasoning.validator.evidence import citations_of
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Fidelity, Prose, RefutedAssumption
+from deedbook.ledger.events.reasoning import MISSING
 from deedbook.ledger.format.codec import check_strict, read_msgpack
 from deedbook.ledger.limits import content_size_max_bytes
 from deedbook.ledger.system.files import replacing
@@ -317,7 +319,8 @@ class DescribedBrief(Answer, frozen=True, kw_only=True, rename={"budget_needed_f
     """A checked brief: its ``prompt`` and tokens, its measured ``fidelity`` (0 to 1), and the parts that it lacks.
 
     The other fields are those of ``Prompt``, ``ReceivedBrief`` and ``Brief``. ``fetch_full``: the brief is not enough,
-    by the rule ``rule_fired``.
+    by the rule ``rule_fired``. ``is_concluded`` says whether the graph has a conclusion yet, ``evidence_missing`` how
+    many of its references named nothing when their author cited them.
     """
 
     prompt: Untrusted
@@ -343,6 +346,8 @@ class DescribedBrief(Answer, frozen=True, kw_only=True, rename={"budget_needed_f
     brief: Brief
     prose: Prose | None
     prose_missing: str
+    is_concluded: bool
+    evidence_missing: int
 
 
 def described(received: ReceivedBrief) -> DescribedBrief:
@@ -372,7 +377,15 @@ def described(received: ReceivedBrief) -> DescribedBrief:
         brief=brief,
         prose=received.prose,
         prose_missing=received.prose_missing,
+        is_concluded=bool(received.memory.conclusion.strip()),
+        evidence_missing=_evidence_missing(received.memory),
     )
+
+
+def _evidence_missing(memory: ReasoningMemory) -> int:
+    """Return how many references of a graph named nothing when their author cited them."""
+    digests = (digest for step in memory.steps for _, digest in citations_of(step))
+    return sum(digest == MISSING for digest in digests)
 
 
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:

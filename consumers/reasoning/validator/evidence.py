@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from deedbook.consumers.reasoning.validator.trees import REVISION, Parts, parts_
 from deedbook.consumers.sdk.files import unknown_files
 from deedbook.consumers.sdk.text import cut as cut_to_chars
 from deedbook.ledger.client.client import Ask
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean
 from deedbook.ledger.events.reasoning import (
     MISSING,
     AssumptionSettled,
@@ -47,7 +47,9 @@ from deedbook.ledger.events.reasoning import (
 )
 from deedbook.ledger.events.session import FindingLogged
 from deedbook.ledger.families import sources
+from deedbook.ledger.system.files import near_files
 from deedbook.projections.reasoning.memory import ReasoningStep
+from deedbook.projections.reasoning.outcomes import counting
 
 T = TypeVar("T")
 Citing = TypeVar("Citing", Step, AssumptionSettled)
@@ -68,6 +70,7 @@ line_max_chars: Final = 20_000
 lines_searched_max: Final = 200_000
 lines_cited_max: Final = 500
 telling_chars_min: Final = 8
+near_paths_max: Final = 3
 
 _LINE: Final = re.compile(r":([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?(?=:|\Z)")
 _URL: Final = re.compile(r"https?://[^\s/?#]\S*", re.IGNORECASE)
@@ -135,16 +138,19 @@ def parse_evidence(reference: str) -> list[Evidence]:
 
 
 def references_of(step: ReasoningStep) -> list[str]:
-    """Return the step's references, those in its premises as ``(verified in path:line)``, and those of settlements."""
+    """Return the step's references, those in its premises as ``(verified in path:line)``, and those of settlements.
+
+    A settlement that a newer one by the same agent replaced does not count.
+    """
     named = [match[1].strip() for premise in step.premises for match in _VERIFIED_IN.finditer(premise)]
-    settling = (reference for settlement in step.settlements() for reference in settlement.evidence)
+    settling = (reference for settlement in counting(step) for reference in settlement.evidence)
     return [*step.evidence, *(reference for reference in named if parse_evidence(reference)), *settling]
 
 
 def citations_of(step: ReasoningStep) -> Iterator[tuple[str, str]]:
     """Yield the references of a step, each with the digest of the text that its signer's tool read ("": none)."""
     signed = [(step.evidence, step.evidence_digests or [])]
-    signed += [(settlement.evidence, settlement.evidence_digests) for settlement in step.settlements()]
+    signed += [(settlement.evidence, settlement.evidence_digests) for settlement in counting(step)]
     digests = {reference: digest for pair in signed for reference, digest in zip(*pair, strict=False)}
     return ((reference, digests.get(reference, "")) for reference in references_of(step))
 
@@ -204,9 +210,12 @@ def _without_line(reference: str, reads: Reads, step: int | None) -> EvidenceChe
     return EvidenceCheck(step, short, "malformed", f"{_misread(reference)}A reference is {FORMS}")
 
 
-def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T], list[str]]:
+def cite(
+    drafts: Sequence[T], view: Ask, *, is_own: bool = True, retractions: Sequence[str] = ()
+) -> tuple[list[T], list[str]]:
     """Return the drafts with the digests of the cited text, and a warning for each piece of evidence that is missing.
 
+    A warning about a step names the call that retracts it: the draft's own of ``retractions``, before the number.
     Evidence is looked up in the git work tree of the working folder, and refs in the ledger of ``view``. For a graph
     from elsewhere (not ``is_own``) all problems are warnings. Raises Refused: ``INVALID_FIELD`` for evidence that has
     no valid form, or leads out of the tree.
@@ -221,7 +230,8 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
         reads = Reads(tree, partial(is_known, view))
         for at, data in enumerate(drafts):
             if isinstance(data, ReasoningExtended):
-                steps = [_cited(step, step.step_number, reads, warnings, is_own=is_own) for step in data.steps]
+                call = retractions[at] if retractions else ""
+                steps = [_cited(step, step.step_number, reads, warnings, call, is_own=is_own) for step in data.steps]
                 cited[at] = replace(data, steps=steps)
             elif isinstance(data, AssumptionSettled):
                 cited[at] = _cited(data, data.step, reads, warnings, is_own=is_own)
@@ -230,11 +240,13 @@ def cite(drafts: Sequence[T], view: Ask, *, is_own: bool = True) -> tuple[list[T
                 known = [check for check in checks if check.status not in {"malformed", "outside"}]
                 of = f"finding {cut_to_chars(data.finding, finding_shown_max_chars)!r}"
                 warnings += [f"evidence of {of}: {text}" for text in unknown_files(data.evidence)]
-                warnings += doubts(known, of)
+                warnings += doubts(known, of, reads, "cite other evidence in a new finding")
     return cited, warnings
 
 
-def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_own: bool) -> Citing:
+def _cited(
+    data: Citing, number: int, reads: Reads, warnings: list[str], retraction: str = "", *, is_own: bool
+) -> Citing:
     checks = [check_evidence(reference, reads) for reference in data.evidence]
     of = f"step {number}"
     for reference, check in zip(data.evidence, checks, strict=True):
@@ -242,7 +254,12 @@ def _cited(data: Citing, number: int, reads: Reads, warnings: list[str], *, is_o
             note = f"It names no line. A reference is {FORMS}" if check.status == "not_checked" else check.note
             message = f"evidence {check.reference!r} of {of} cannot be checked: {note}"
             raise Refused("INVALID_FIELD", message, field="evidence")
-    warnings += doubts(checks, of)
+    remedy = "settle it again: of each agent, the newest statement counts"
+    if isinstance(data, Step):
+        remedy = (
+            f"{f'`{retraction} --step {number} --reason TEXT`' if retraction else 'retract it'}, and record it again"
+        )
+    warnings += doubts(checks, of, reads, remedy)
     digests = [_cited_digest(check) for check in checks]
     return replace(data, evidence_digests=digests) if any(digests) else data
 
@@ -254,18 +271,29 @@ def _cited_digest(check: EvidenceCheck) -> str:
     return check.line if check.status in HOLDING else MISSING
 
 
-def doubts(checks: Sequence[EvidenceCheck], of: str) -> list[str]:
-    """Return a warning for each piece of evidence of a step or finding that is not true."""
-    again = f"cite other evidence in a new {of.partition(' ')[0]}: every validation checks again"
+def doubts(checks: Sequence[EvidenceCheck], of: str, reads: Reads, remedy: str) -> list[str]:
+    """Return a warning for each piece of evidence of a step or finding that is not true, with the near names."""
     warnings: list[str] = []
     for check in checks:
         if check.note == NO_LINE:
             warnings.append(f"evidence {check.reference!r} of {of}: {NO_LINE}")
         elif check.status not in {"ok", "not_checked"}:
-            note = f" ({check.note})" if check.note else ""
-            status = check.status.replace("_", " ")
-            warnings.append(f"evidence {check.reference!r} of {of}: {status}{note}; correct the file, or {again}")
+            note = check.note + (did_you_mean(_near_paths(check.reference, reads)) if check.status == "gone" else "")
+            about = check.status.replace("_", " ") + (f" ({note})" if note else "")
+            again = f"every validation checks again: correct the file, or {remedy}"
+            warnings.append(f"evidence {check.reference!r} of {of}: {about}; {again}")
     return warnings
+
+
+def _near_paths(reference: str, reads: Reads) -> list[str]:
+    """Return the paths of files like the missing one: of the same name elsewhere, else of a similar name beside it."""
+    evidence = next(iter(parse_evidence(reference)), None)
+    if evidence is None or evidence.form == "ref" or not reads.is_possible:
+        return []
+    path = PurePosixPath(evidence.path.rpartition(":")[2])
+    files = [PurePosixPath(*parts) for parts in reads.listing(()).files]
+    same = [str(file) for file in files if file.name == path.name][:near_paths_max]
+    return same or near_files(path, [file for file in files if file.parent == path.parent])
 
 
 def is_known(view: Ask, ref: str) -> bool:

@@ -74,6 +74,11 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
         echo(data["expanded" if plain else "prompt"])
         count = f"{data['tokens']} tokens" if data["exact"] else f"about {data['tokens']} tokens"
         echo(f"-- {count} of {data['budget']}, fidelity {fidelity_text(data['fidelity'])}", err=True)
+        if not data["is_concluded"]:
+            echo("-- it has no conclusion yet: its author has not concluded it", err=True, bold=True)
+        if missing := data["evidence_missing"]:
+            what = f"{counted(missing, 'reference')} of its evidence named nothing when its author cited it"
+            echo(f"-- {what}: `deed reasoning show` names them", err=True, bold=True)
         if data["prose"]:
             echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
             echo(" ".join(sentence["text"] for sentence in data["prose"]["sentences"]), err=True)

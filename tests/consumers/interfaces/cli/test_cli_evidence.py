@@ -89,8 +89,10 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     warned = {
         "src/auth.py:400": "no such line (The file has 3 lines)",
         "src/nothing.py:1": "gone (The file does not exist)",
+        "auth.py:1": "gone (The file does not exist: did you mean src/auth.py?)",
+        "src/auth.txt:1": "gone (The file does not exist: did you mean src/auth.py?)",
         "abcdef1:src/auth.py:1": "gone (The file does not exist, "
-        "and neither does the commit abcdef1 in this repository)",
+        "and neither does the commit abcdef1 in this repository: did you mean src/auth.py?)",
         "link.py:1": "symlink (Links are not followed)",
         "nul.bin:1": "unreadable (The file is not UTF-8 text)",
         "handoff/none": "gone (This ledger does not have it)",
@@ -100,7 +102,8 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     }
     references = [word for reference in warned for word in ("--evidence", reference)]
     done: list[str] = reasoned.data(*SEEN, "All of them", *references)["warnings"]
-    way_on = "; correct the file, or cite other evidence in a new step: every validation checks again"
+    way_on = "; every validation checks again: correct the file, or "
+    way_on += "`deed reasoning retract r --step 4 --reason TEXT`, and record it again"
     told = [one.partition(" of step 4: ")[2] for one in done if one.startswith("evidence ")]
     assert told == [note + way_on for note in warned.values() if note]
     step: dict[str, Any] = reasoned.data("reasoning", "fetch", "r")["memory"]["steps"][3]
@@ -111,6 +114,17 @@ def test_evidence_that_is_not_there_is_warned_of_and_what_is_is_hashed(reasoned:
     assert [name for name, digest in digests.items() if digest not in ("missing", "")] == ["a b:c.txt:1"]
     wanted = "warning: evidence 'src/gone.py:1' of step 5: gone (The file does not exist)"
     assert wanted in reasoned.run(*SEEN, "Gone", "--evidence", "src/gone.py:1").err
+
+
+def test_evidence_of_a_statement_that_was_replaced_is_not_checked(reasoned: Deed, project: Path) -> None:
+    settling = ("reasoning", "settle", "r", "--refuted", "--how", "It grows", "--as", "a", "--step", 4, "--evidence")
+    reasoned("reasoning", "assume", "r", "It does not grow", "--as", "a")
+    said = reasoned.run(*settling, "src/usage.log:1").err
+    assert "correct the file, or settle it again: of each agent, the newest statement counts" in said
+    validate = ("reasoning", "validate", "r", "--tree", project)
+    assert reasoned.run(*validate).code == 6
+    reasoned(*settling, "src/auth.py:1")
+    assert reasoned.run(*validate).err.count("EVIDENCE") == 0
 
 
 def test_only_an_assumption_is_settled(reasoned: Deed, project: Path) -> None:

@@ -174,7 +174,11 @@ def test_evidence_that_was_not_there_is_marked_for_readers(
     deed("reasoning", "start", name, "--task", "t", *author)
     for evidence in ("here.py:1", "later.py:1"):
         deed("reasoning", "step", name, "Seen", "--type", "observation", "--evidence", evidence, *author)
+    said = deed.run("reasoning", "brief", name).err
+    assert "-- it has no conclusion yet" in said
+    assert "-- 1 reference of its evidence named nothing when its author cited it" in said
     deed("reasoning", "conclude", name, "So", "--rests-on", 1, *author)
+    assert "no conclusion" not in deed.run("reasoning", "brief", name).err
     lines = deed("reasoning", "show", name).splitlines()
     assert [line.strip() for line in lines if ".py:1" in line] == [
         "here.py:1",

@@ -100,7 +100,7 @@ def test_path_of_a_file_without_a_line_is_found_and_shows_nothing(tmp_path: Path
     write(tmp_path, {path.strip(): SOURCE})
     found = check(FolderTree(tmp_path), path)
     assert (found.status, found.note, found.file) == ("not_checked", NO_LINE, f"sha256:{sha256(SOURCE)}")
-    assert (found.line, doubts([found], "step 2")) == ("", [f"evidence {path!r} of step 2: {NO_LINE}"])
+    assert (found.line, doubts([found], "step 2", Reads(None), "")) == ("", [f"evidence {path!r} of step 2: {NO_LINE}"])
     assert parse_evidence(path) == []
 
 
