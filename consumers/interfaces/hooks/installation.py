@@ -31,7 +31,8 @@ SERVER: Final = "deedbook"
 class Outcome(NamedTuple):
     """The result for one file.
 
-    ``done`` is wrote, updated, restored, removed or unchanged; ``kept`` is the copy of an edited file.
+    ``done`` is wrote, updated, restored, removed, unchanged, or missing (there was nothing to remove); ``kept`` is the
+    copy of an edited file.
     """
 
     path: Path
@@ -62,7 +63,7 @@ class Installation:
         self.parts = parts_of(harness, folder, launcher, scope)
         self.record_path = records.record_path(harness.name, folder)
         self.record = records.read_record(self.record_path)
-        self.kept = kept or self.record_path.parent / "kept"
+        self.kept = kept or records.kept_folder()
 
     def check(self) -> list[Outcome]:
         """Return the state of each file.
@@ -166,7 +167,7 @@ class Installation:
         current, recorded = _read(path), self._known(path)
         state = self._state(path, part, current)
         if current is None:
-            return _Change(path, None, None, None, Outcome(path, state))
+            return _Change(path, None, None, None, Outcome(path, state, "missing"))
         if recorded is not None and records.digest(current) == recorded.after:
             return _removed(path, current, recorded.before, state)
         if state is State.MISSING:

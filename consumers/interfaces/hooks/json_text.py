@@ -179,7 +179,7 @@ class _Scanner:
     def wrong(self, position: int) -> Refused:
         """Return the refusal that names the line."""
         line = self.text.count("\n", 0, position) + 1
-        return Refused("INVALID_FORMAT", f"line {line} is not JSON", line=line)
+        return Refused("INVALID_FORMAT", f"line {line} is not JSON. Repair the file first.", line=line)
 
     def value(self, position: int, depth: int) -> Node:
         """Return the value at a position."""

@@ -26,6 +26,8 @@ _random_chars: Final = 8
 """Random characters in the name of a temporary file (``tempfile``)."""
 
 _key_digits: Final = 16
+KEPT: Final = "setup-kept"
+"""The folder in a ledger's folder for copies of files in which a person edited our part."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,11 @@ def record_path(harness: str, folder: Path) -> Path:
     """Return the path of the record of one setup."""
     key = sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()[:_key_digits]
     return state_folder() / "setup" / f"{harness}-{key}.json"
+
+
+def kept_folder() -> Path:
+    """Return the folder for copies of edited files where there is no ledger."""
+    return state_folder() / "setup" / "kept"
 
 
 def read_record(path: Path) -> Record | None:

@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.cli.program import deed
 from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, HARNESSES, Harness, Scope, own_command
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
-from deedbook.consumers.interfaces.hooks.record import read_record, record_path
+from deedbook.consumers.interfaces.hooks.record import KEPT, read_record, record_path
 from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
@@ -92,7 +92,7 @@ def installation_here(
         raise Refused("USAGE", f"{target.title} takes no question at the end of a turn: leave {ASK_AT_STOP} out")
     asks = target.asks_at_stop(folder, scope) if asks_at_stop is None else asks_at_stop
     launcher = _launcher(app, target, home, folder, scope, is_new=action is None)._replace(asks_at_stop=asks)
-    return Installation(target, folder, launcher, scope=scope, kept=None if home is None else home / "setup-kept")
+    return Installation(target, folder, launcher, scope=scope, kept=None if home is None else home / KEPT)
 
 
 def advice_of(harness: Harness, scope: Scope) -> str:

@@ -16,23 +16,31 @@ from deedbook.consumers.interfaces.cli.commands.harness import described, instal
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.consumers.interfaces.hooks.installation import Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
-from deedbook.consumers.interfaces.hooks.record import record_path
+from deedbook.consumers.interfaces.hooks.record import KEPT, kept_folder, make_folders, record_path
 from deedbook.consumers.sdk.git import Git
 from deedbook.consumers.sdk.text import counted
 from deedbook.consumers.sessions.notes import NOTES
 from deedbook.consumers.sessions.settings import FILES_FOLDER
 from deedbook.ledger.client.local import LocalClient
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import DeedbookError, Exit, Refused
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
-from deedbook.ledger.home.location import FOLDER, find_home, named_home, present_folder, resolved
+from deedbook.ledger.home.location import (
+    FOLDER,
+    config_folder,
+    find_home,
+    named_home,
+    present_folder,
+    resolved,
+    state_folder,
+)
 from deedbook.ledger.service.server import unserved
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable
 
 _named_max: Final = 3
 _OWN_NAME: Final = re.compile(
     r"\.gitignore|witnessed|(?:chains|client|config)\.toml|(?:dashboard|tokens)\.json|dashboard\.html"
-    r"|keys|log|blobs|bus|cache|logs|replaced|setup-kept|spool|subscribers"
+    rf"|keys|log|blobs|bus|cache|logs|replaced|{KEPT}|spool|subscribers"
     r"|[\w.-]+\.(?:begun|lock|log|secret|token)|[\w.-]+\.db(?:-[a-z]+)?|" + re.escape(TEMPORARY) + ".*"
 )
 """The names of the files that Deedbook makes in a ledger's folder."""
@@ -53,43 +61,68 @@ def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
     """Remove the hooks, MCP servers and pages of every harness set up in this project, and list what stays.
 
     Every file gets its content before the setup again. The ledger stays unless --delete-ledger is given: what is signed
-    in it exists nowhere else, unless you made a backup (`deed backup FILE`).
+    in it exists nowhere else, unless you made a backup (`deed backup FILE`). Sessions that `deed session move` wrote
+    stay among the sessions of their harness.
     """
     found = app.home or find_home(present_folder())
     home = None if found is None else Home(resolved(found))
     if deletes:
         _check_deletion(app, home, found, yes=yes)
     folder = project_of(None if home is None else home.path)
-    outcomes: list[Outcome] = []
-    left: list[Left] = []
-    for name in HARNESSES:
-        try:
-            installation = installation_here(app, name, action="remove")
-        except Refused as refusal:
-            if refusal.code != "USAGE":
-                raise
-            left.append(Left(f"the team's shared settings of {name}", f"deed setup {name} --team --remove"))
-            continue
-        if any(outcome.state is not State.MISSING for outcome in installation.check()) or installation.record:
-            outcomes += installation.remove(force=force)
-        if record_path(name, Path.home()).exists():
-            left.append(Left(f"the setup of {name} for all projects", f"deed setup {name} --user --remove"))
-    deleted = _delete(app, home) if deletes and home is not None else None
+    outcomes, left, failures = _remove_setups(app, force=force)
+    deleted = _delete(app, home, left) if deletes and home is not None and not failures else None
     left += [] if home is None or deleted is not None else _left_of_ledger(app, home)
     left += _left_in(folder)
+    outside = _outside()
     data = {
         "files": described(outcomes),
         "deleted": None if deleted is None else str(deleted),
-        "left": [one._asdict() for one in left],
+        "left": [thing._asdict() for thing in left],
+        "outside": [thing._asdict() for thing in outside],
     }
     text = [
         *(line for outcome in outcomes for line in lines_of(outcome, outcome.done)),
         *([] if deleted is None else [f"deleted   {deleted}"]),
-        *([] if outcomes or deleted is not None else ["No harness is set up in this project."]),
+        *([] if outcomes or failures or deleted is not None else ["No harness is set up in this project."]),
         *(["This stays:"] if left else ["Nothing of Deedbook is left in this project."]),
-        *(f"  {one.thing}: {one.command}" for one in left),
+        *(f"  {thing.thing}: {thing.command}" for thing in left),
+        *(["Outside of this project, for all ledgers of this user, stay:"] if outside else []),
+        *(f"  {thing.thing}: {thing.command}" for thing in outside),
     ]
-    app.show("uninstalled", data, text)
+    app.show("uninstalled", data, text, exit_code=failures[0].exit_code if failures else Exit.OK)
+
+
+def _remove_setups(app: App, *, force: bool) -> tuple[list[Outcome], list[Left], list[DeedbookError]]:
+    """Remove the setup of each harness; return the results, the setups that stay, and the errors of these.
+
+    A file that cannot be undone, because a person must repair it, keeps only its own harness.
+    """
+    outcomes: list[Outcome] = []
+    left: list[Left] = []
+    failures: list[DeedbookError] = []
+    for name in HARNESSES:
+        try:
+            installation = installation_here(app, name, action="remove")
+            if any(outcome.state is not State.MISSING for outcome in installation.check()) or installation.record:
+                outcomes += installation.remove(force=force)
+        except DeedbookError as error:
+            if error.code == "USAGE":
+                left.append(Left(f"the team's shared settings of {name}", f"deed setup {name} --team --remove"))
+                continue
+            failures.append(error)
+            forced = " --force" if error.code == "EDITED_BY_HAND" or force else ""
+            left.append(Left(f"the setup of {name} ({error.message})", f"deed setup {name} --remove{forced}"))
+        if record_path(name, Path.home()).exists():
+            left.append(Left(f"the setup of {name} for all projects", f"deed setup {name} --user --remove"))
+    return outcomes, left, failures
+
+
+def _outside() -> list[Left]:
+    """Return the folders of this user that serve all ledgers, if they exist."""
+    remembered = "what commands remember of ledgers and setups"
+    things = {config_folder(): "trusted folders and keys of sealed content", state_folder(): remembered}
+    folders = ((what, path) for path, what in things.items() if path.is_dir())
+    return [Left(f"{what} in {path}", f"rm -r {trust.quoted_path(path)}") for what, path in folders]
 
 
 def _check_deletion(app: App, home: Home | None, found: Path | None, *, yes: bool) -> None:
@@ -133,17 +166,34 @@ def _entries(app: App) -> str:
         return f"a log that cannot be read ({error.code})"
 
 
-def _delete(app: App, home: Home) -> Path:
-    """Delete a ledger's folder, and this user's records of it."""
+def _delete(app: App, home: Home, left: list[Left]) -> Path:
+    """Delete a ledger's folder, and this user's records of it.
+
+    Setup's copies of files that a person edited exist nowhere else: they are moved out first, and named in ``left``.
+    """
     store = None
     with contextlib.suppress(DeedbookError), LocalClient(app.settings()) as client:  # a damaged log has no readable id
         store = client.trust_store
     with unserved(home.bus), as_unavailable(home.path):
+        left += _move_copies(home.path / KEPT)
         shutil.rmtree(home.path)
     if store is not None:
         store.forget()
     trust.forget(home.path)
     return home.path
+
+
+def _move_copies(kept: Path) -> Iterator[Left]:
+    """Move copies of edited files out of a ledger's folder, beside the records of setups."""
+    copies = sorted(path for path in kept.iterdir() if path.is_file()) if kept.is_dir() else []
+    if copies:
+        folder = kept_folder()
+        make_folders(folder, mode=0o700)
+        for copy in copies:  # the name has a digest of the content
+            shutil.move(copy, folder / copy.name)
+        named = ", ".join(copy.name for copy in copies[:_named_max]) + (", …" if len(copies) > _named_max else "")
+        thing = f"the copies of {counted(len(copies), 'file')} that you edited, now in {folder} ({named})"
+        yield Left(thing, f"rm -r {trust.quoted_path(folder)}")
 
 
 def _left_of_ledger(app: App, home: Home) -> Iterator[Left]:

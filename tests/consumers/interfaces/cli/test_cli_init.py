@@ -12,6 +12,7 @@ import pytest
 from calling import Deed
 from person_terminal import Terminal
 
+from deedbook.ledger.errors import Exit
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.service.server import unserved
 
@@ -88,6 +89,7 @@ def test_uninstall_restores_every_byte_and_names_the_ledger_which_stays_unless_i
         "files": [],
         "deleted": str(project / ".deedbook"),
         "left": [],
+        "outside": left["outside"],
     }
     assert everything(project) == before
     here.refuses("NOT_FOUND", "uninstall", "--delete-ledger", "--yes")
@@ -259,3 +261,48 @@ def test_person_on_a_terminal_answers_three_questions(here: Deed, project: Path)
         path.stem for path in (project / ".deedbook/keys").glob("*.key") if json.loads(path.read_bytes()).get("sealed")
     }
     assert here.data("verify")["gate"]["state"] == "closed"
+
+
+def test_broken_file_keeps_its_own_harness_and_no_other(here: Deed, project: Path) -> None:
+    before = everything(project)
+    here("init", "--yes", "--unprotected")
+    settings, codex = project / ".claude/settings.local.json", project / "AGENTS.md"
+    written = settings.read_bytes()
+    settings.write_text("{ broken")
+    for words in (["setup", "claude-code"], ["setup", "claude-code", "--remove"]):
+        message = here.refuses("INVALID_FORMAT", *words)["message"]
+        assert message == f"{settings}: line 1 is not JSON. Repair the file first."
+    said = here.run("uninstall", "--delete-ledger", "--yes", "--force")
+    assert said.code == Exit.USAGE
+    assert f"  the setup of claude-code ({message}): deed setup claude-code --remove --force" in said.out
+    assert not codex.exists()
+    assert Home(project / ".deedbook").is_local()
+    settings.write_bytes(written)
+    here("uninstall", "--delete-ledger", "--yes")
+    assert everything(project) == before
+
+
+def test_copies_of_edited_files_outlive_the_ledger_and_are_named(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    page, settings = project / "AGENTS.md", project / ".claude/settings.local.json"
+    page.write_text(page.read_text().replace("Set DEEDBOOK_AGENT", "Please set DEEDBOOK_AGENT"))
+    edited = page.read_bytes()
+    assert here.run("uninstall").code == Exit.CONFLICT
+    settings.unlink(missing_ok=True)
+    said = here("uninstall", "--delete-ledger", "--yes", "--force")
+    (copy,) = (project.parent / "user/.local/state/deedbook/setup/kept").iterdir()
+    assert copy.read_bytes() == edited
+    assert f"the copies of 1 file that you edited, now in {copy.parent} ({copy.name}): rm -r {copy.parent}" in said
+
+
+def test_file_that_is_gone_is_no_unchanged_one(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    (project / ".codex/hooks.json").unlink()
+    assert f"missing   {project / '.codex/hooks.json'}\n" in here("setup", "codex", "--remove")
+
+
+def test_folders_of_the_user_are_named_as_what_stays_outside(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    folders = [project.parent / "user" / below for below in (".config/deedbook", ".local/state/deedbook")]
+    said = here("uninstall", "--delete-ledger", "--yes")
+    assert all(f" in {folder}: rm -r {folder}\n" in said for folder in folders)
