@@ -1,7 +1,8 @@
 """Joins a remote ledger: makes keys here, registers them by an invitation, and checks the ledger.
 
-If the process dies at any point, the same call continues. It uses the keys that exist here and never makes others, and
-it does not repeat a registration that the ledger has accepted.
+Before anything is made here, the server must admit the invitation. If the process dies at any point, the same call
+continues. It uses the keys that exist here and never makes others, and it does not repeat a registration that the ledger
+has accepted.
 
 | we crash after             | the folder has                 | the next call                                       |
 |----------------------------|--------------------------------|-----------------------------------------------------|
@@ -35,7 +36,13 @@ from deedbook.ledger.format.identity import Key, open_key, read_key_file, write_
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home, check_own_folder, make_own_folder, new_bus_key, public_bus_key
-from deedbook.ledger.home.membership import BEGUN_FILE, Membership, read_membership, write_membership
+from deedbook.ledger.home.membership import (
+    BEGUN_FILE,
+    Membership,
+    read_membership,
+    remove_unfinished,
+    write_membership,
+)
 from deedbook.ledger.lifecycle.authority import CHECKPOINT, NODE_ROLE
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.ledger.limits import config_size_max_bytes
@@ -71,6 +78,9 @@ def join(
     """
     membership = Membership(invitation.ledger, invitation.root, server.split(","), invitation.name)
     check_own_folder(home.path)
+    if not _is_begun(home, invitation, membership):
+        with progress():
+            _open_invited(invitation, server).close()  # a refused invitation or an absent server leaves nothing here
     with as_unavailable(home.path):
         home.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
     with lock_folder(home.keys):  # one process at a time: two would overwrite each other's keys
@@ -129,27 +139,41 @@ def _prove(home: Home, membership: Membership, server: str) -> None:
         raise Corrupted("VERIFICATION_FAILED", f"{message}: it is another ledger", root=root)
 
 
-def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
-    """Mark the folder as begun for this invitation. Raises Refused: ``LEDGER_EXISTS`` if it is in use."""
-    mark = blake3(invitation.token, derive_key_context="deedbook 2026-11 invitation: marks a folder").hexdigest()
+def _is_begun(home: Home, invitation: Invitation, membership: Membership) -> bool:
+    """Return whether the folder was begun for this invitation or joined as its agent; False: nobody uses it.
+
+    Raises Refused: ``LEDGER_EXISTS`` if it is in use.
+    """
     begun = read_regular(home.path / BEGUN_FILE, size_max_bytes=config_size_max_bytes)
-    if begun == mark.encode():
-        return
+    if begun == _mark(invitation):
+        return True
     before = read_membership(home.path)
     if before is not None and begun is None and (before.ledger, before.agent) == (membership.ledger, membership.agent):
-        return  # it joined before, by this or another invitation; the next steps decide
-    if begun is not None or home.is_local() or before is not None or any(home.keys.glob("*.*key")):
-        whose = (
-            f"the folder of {before.agent}"
-            if before
-            else "a ledger"
-            if home.is_local()
-            else "in use for another invitation"
+        return True  # it joined before, by this or another invitation; the next steps decide
+    if begun is None and before is None and not home.is_local() and not any(home.keys.glob("*.*key")):
+        return False
+    path = trust.quoted_path(home.path)
+    if begun is not None and before is None:
+        message = (
+            f"a join by another invitation is unfinished in {path}: repeat `deed join` with that code, or "
+            f"{remove_unfinished(home.path)}, and join by this one"
         )
-        message = f"{trust.quoted_path(home.path)} is already {whose}: join in another folder (--home DIR)"
-        raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
-    make_own_folder(home.path)
-    write_whole(home.path / BEGUN_FILE, mark.encode())
+    else:
+        whose = f"the folder of {before.agent}" if before else "a ledger" if home.is_local() else "in use for keys"
+        message = f"{path} is already {whose}: join in another folder (--home DIR)"
+    raise Refused("LEDGER_EXISTS", message, folder=str(home.path))
+
+
+def _begin(home: Home, invitation: Invitation, membership: Membership) -> None:
+    """Mark the folder as begun for this invitation. Raises Refused: ``LEDGER_EXISTS`` if it is in use."""
+    if not _is_begun(home, invitation, membership):
+        make_own_folder(home.path)
+        write_whole(home.path / BEGUN_FILE, _mark(invitation))
+
+
+def _mark(invitation: Invitation) -> bytes:
+    context = "deedbook 2026-11 invitation: marks a folder"
+    return blake3(invitation.token, derive_key_context=context).hexdigest().encode()
 
 
 def _identity_key(home: Home, invitation: Invitation, passphrase: Callable[[], str | None]) -> Key:
@@ -186,10 +210,7 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     protection = read_key_file(home.key_file(name)).protection
     data = invitation.make_registered(key, nkey, checkpoint=checkpoint, protection=protection)
     draft = Draft(stream=f"agent/{name}", data=data, idem="join")
-    try:
-        connection = Connection(server, name, invitation.bus_seed)
-    except Refused as refusal:
-        raise (_not_let_in(invitation, refusal) if refusal.code == "BUS_DENIED" else refusal) from refusal
+    connection = _open_invited(invitation, server, home)
     cut: Refused | Unavailable | None = None
     try:
         submission = draft_and_sign([draft], key, ledger=ledger, author=name, at=now())
@@ -205,13 +226,24 @@ def _register(home: Home, invitation: Invitation, key: Key, server: str) -> None
     while not _is_let_in(home, invitation, server):
         if time.monotonic() > deadline:
             if cut is not None:
-                raise _not_let_in(invitation, cut) if isinstance(cut, Refused) else cut
+                raise _not_let_in(invitation, cut, home) if isinstance(cut, Refused) else cut
             message = f"{name} is registered, but the server does not admit it yet: run the same command again"
             raise Unavailable("BUS_UNAVAILABLE", message, server=server)
         time.sleep(_let_in_poll_s)
 
 
-def _not_let_in(invitation: Invitation, refusal: Refused) -> Refused:
+def _open_invited(invitation: Invitation, server: str, begun: Home | None = None) -> Connection:
+    """Return a connection that the server admits by the invitation; ``begun`` is a folder that already has keys.
+
+    Raises Refused: ``NOT_INVITED``. Unavailable: ``BUS_UNAVAILABLE``.
+    """
+    try:
+        return Connection(server, invitation.name, invitation.bus_seed)
+    except Refused as refusal:
+        raise (_not_let_in(invitation, refusal, begun) if refusal.code == "BUS_DENIED" else refusal) from refusal
+
+
+def _not_let_in(invitation: Invitation, refusal: Refused, begun: Home | None) -> Refused:
     """Return the refusal of a token that the server does not admit; the server does not give the reason."""
     name, until = invitation.name, clock_text(invitation.expires_ms)
     if invitation.expires_ms <= now_ms():
@@ -219,6 +251,8 @@ def _not_let_in(invitation: Invitation, refusal: Refused) -> Refused:
     else:
         why, how = f"is not open: it was used, revoked or replaced (it would have expired at {until})", "ended"
     message = f"the invitation of {name} {why}. Ask an admin for another one: `deed agent invite {name}`"
+    if begun is not None and (begun.path / BEGUN_FILE).exists():
+        message += f". Before you join by it, {remove_unfinished(begun.path)}"
     return Refused("NOT_INVITED", message, name=name, how=how, reason=refusal.message)
 
 

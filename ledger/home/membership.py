@@ -61,7 +61,12 @@ def unfinished_join(home: Path) -> str:
     """Return what a folder with ``join.begun`` lacks, and the command that continues."""
     option = "" if home.name == FOLDER else f" --home {quote(str(home))}"
     command = f"deed join CODE{option}"
-    return f"a join is unfinished in {home}: repeat `{command}` with the same code (or remove the folder)"
+    return f"a join is unfinished in {home}: repeat `{command}` with the same code, or {remove_unfinished(home)}"
+
+
+def remove_unfinished(home: Path) -> str:
+    """Return how to remove the folder of an unfinished join."""
+    return f"remove what it left (`rm -r {quote(str(home))}`)"
 
 
 def write_membership(home: Path, membership: Membership) -> None:

@@ -182,20 +182,41 @@ def test_join_that_was_killed_goes_on_with_the_keys_that_it_made(
     assert registrations(admin, name) == 1
 
 
+def kill_in_join(monkeypatch: pytest.MonkeyPatch, shell: Shell, *words: object) -> None:
+    """Call `join` in a process that is killed right after it has made the keys."""
+
+    def killed(*_arguments: Any) -> Any:
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(joining, "_is_let_in", killed)
+        assert shell.run("join", *words).out == ""
+
+
 def test_unfinished_join_is_named_by_every_verb_and_by_init(
-    admin: Callable[..., Any], elsewhere: Shell, tmp_path: Path
+    admin: Callable[..., Any], elsewhere: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = admin("agent", "invite", next(_names))["code"]
-    closed = ("--server", "nats://127.0.0.1:1")
     far = tmp_path / "far"
     for home, here in ((elsewhere.home, ()), (far, ("--home", far))):
         command = " ".join(map(str, ("deed join CODE", *here)))
-        elsewhere.refuses("BUS_UNAVAILABLE", "join", code, *closed, *here)
+        kill_in_join(monkeypatch, elsewhere, code, *here)
         before = elsewhere.contents
         for verb, refusal in (("next", "NO_LEDGER"), ("handoff list", "NO_LEDGER"), ("init --trial", "LEDGER_EXISTS")):
             message = elsewhere.refuses(refusal, *verb.split(), *here)["message"]
             assert message.startswith(f"a join is unfinished in {home}: repeat `{command}`")
+            assert message.endswith(f"or remove what it left (`rm -r {home}`)")
         assert elsewhere.contents == before
+
+
+def test_unfinished_join_whose_invitation_is_used_says_what_to_remove(
+    admin: Callable[..., Any], elsewhere: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, other = (admin("agent", "invite", next(_names))["code"] for _ in range(2))
+    kill_in_join(monkeypatch, elsewhere, code)
+    Shell(tmp_path / "third")("join", code)
+    for refusal, again in (("NOT_INVITED", code), ("LEDGER_EXISTS", other)):
+        assert f"`rm -r {elsewhere.home}`" in elsewhere.refuses(refusal, "join", again)["message"]
 
 
 def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..., Any], elsewhere: Shell) -> None:
@@ -226,10 +247,9 @@ def test_invitation_that_is_over_says_what_to_do(admin: Callable[..., Any], else
     admin("agent", "invite", name, "--revoke", "--reason", "sent to the wrong one")
     for code in (spent, taken_back):  # the second code has replaced the first
         wait_until(lambda: elsewhere.run("join", code).code == CODES["NOT_INVITED"].exit, "told")  # noqa: B023 - now
-        assert f"deed agent invite {name}" in elsewhere.refuses("NOT_INVITED", "join", code)["message"]
-        (elsewhere.home / "join.begun").unlink()
-        for path in (elsewhere.home / "keys").iterdir():
-            path.unlink()
+        message = elsewhere.refuses("NOT_INVITED", "join", code)["message"]
+        assert (f"deed agent invite {name}" in message, "rm -r" in message) == (True, False)
+        assert not elsewhere.home.exists()
     late = msgspec.structs.replace(Invitation.parse(spent), expires_ms=1)
     assert elsewhere.refuses("NOT_INVITED", "join", late.code)["details"]["how"] == "expired"
 
@@ -260,6 +280,7 @@ def test_join_goes_on_when_the_server_is_back(served: Place, admin: Callable[...
     code = admin("agent", "invite", next(_names))["code"]
     error = elsewhere.refuses("BUS_UNAVAILABLE", "join", code, "--server", "nats://127.0.0.1:1")
     assert error["recoverable"]
+    assert not elsewhere.home.exists()
     elsewhere("join", code)
 
 
