@@ -1,8 +1,8 @@
 """Joins a remote ledger: makes keys here, registers them by an invitation, and checks the ledger.
 
 Before anything is made here, the server must admit the invitation. If the process dies at any point, the same call
-continues. It uses the keys that exist here and never makes others, and it does not repeat a registration that the ledger
-has accepted.
+continues. It uses the keys that exist here and never makes others, and it does not repeat a registration that the
+ledger has accepted.
 
 | we crash after             | the folder has                 | the next call                                       |
 |----------------------------|--------------------------------|-----------------------------------------------------|
