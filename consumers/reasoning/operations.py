@@ -69,6 +69,23 @@ def check_assumption(reasoning: Mapping[str, Any], number: int) -> None:
         raise Refused("USAGE", message, step=number)
 
 
+def numbers_of(reasoning: Mapping[str, Any]) -> set[int]:
+    """Return the numbers of the steps of a reasoning (an answer of ``reasoning.show``)."""
+    return {step["step_number"] for step in reasoning["memory"]["steps"]}
+
+
+def replaced_statement(reasoning: Mapping[str, Any], number: int, agent: str) -> list[str]:
+    """Return notices about what agents have said about an assumption that ``agent`` settles now; empty if nothing."""
+    steps = (row for row in reasoning["memory"]["steps"] if row["step_number"] == number)
+    newest = {settlement["by"]: settlement for row in steps for settlement in row.get("settled", [])}
+    notices = []
+    for by, settlement in newest.items():
+        said = f"that step {number} {'holds' if settlement['holds'] else 'is refuted'} ({settlement['how']})"
+        rest = "this replaces it" if by == agent else "both statements count, and a single one refutes"
+        notices.append(f"{'you' if by == agent else by} said before {said}: {rest}")
+    return notices
+
+
 def retraction_warnings(reasoning: Mapping[str, Any], number: int) -> list[str]:
     """Return a warning that names the steps of a reasoning that rest on one to be retracted, if there are any."""
     links = reasoning["memory"]["dependencies"].items()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -11,6 +12,23 @@ from deedbook.consumers.interfaces.cli.app import read_text
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords, ListOption
 from deedbook.consumers.sdk.operations import Argument
 from deedbook.ledger.errors import Refused
+
+_PERCENTAGE: Final = re.compile(r"(\d{1,3}(?:\.\d+)?) ?%?")
+percent: Final = 100
+
+
+class _Share(click.FloatRange):
+    """A number from 0 to 1. A percentage is refused with the number that it means."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Raises click.BadParameter."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            match = _PERCENTAGE.fullmatch(str(value))
+            if match is not None and 0 <= float(match[1]) <= percent:
+                self.fail(f"{error.message.rstrip('.')}: write {float(match[1]) / percent:g}", param, ctx)
+            raise
 
 
 def parameters(arguments: Iterable[Argument]) -> list[click.Parameter]:
@@ -25,7 +43,7 @@ def _parameter(argument: Argument) -> click.Parameter:
     if argument.form in ("number", "numbers"):
         type_ = click.IntRange(argument.least, argument.most)
     elif argument.form == "share":
-        type_ = click.FloatRange(0, 1)
+        type_ = _Share(0, 1)
     return (ListOption if argument.form in ("names", "numbers") else click.Option)(
         [argument.option, argument.name],
         type=type_,

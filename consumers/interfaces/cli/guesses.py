@@ -40,6 +40,16 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "agent rm": ("agent remove NAME",),
     "agent whoami": ("agent list",),
     "handoff TEXT": ("handoff create --title TEXT --to NAME",),
+    "handoff accept": ("handoff claim --as NAME ID",),
+    "handoff attach": ("handoff amend ID --reasoning ID",),
+    "reasoning add": ("reasoning step ID TEXT",),
+    "reasoning amend": ("reasoning retract ID --step N --reason TEXT", "reasoning step ID TEXT"),
+    "reasoning attach": ("handoff amend ID --reasoning ID",),
+    "reasoning create": ("reasoning start --task TEXT",),
+    "reasoning edit": ("reasoning retract ID --step N --reason TEXT", "reasoning step ID TEXT"),
+    "reasoning limit": ("reasoning conclude ID TEXT --limitation TEXT",),
+    "reasoning limitation": ("reasoning conclude ID TEXT --limitation TEXT",),
+    "reasoning update": ("reasoning retract ID --step N --reason TEXT", "reasoning step ID TEXT"),
     "handoff blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
     "handoff deps": ("handoff graph",),
     "handoff history": ("handoff show ID",),
@@ -124,6 +134,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "-t": ("--title", "--type", "--task"),
     "--agent": ("--to", "--author", "--as"),
     "--assign": ("--to", "--as"),
+    "--audience": ("--level minimal",),
     "--assignee": ("--to", "--as"),
     "--because": ("--reason", "--why"),
     "--blocked": ("--status blocked",),
@@ -134,6 +145,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--file": ("--path", "--from-file", "--out", "DIR", "FILE", "FILE|DIR", "--evidence FILE:LINE", "--body @FILE"),
     "--for": ("--to", "--as"),
     "--from": ("--author", "--as"),
+    "--max-tokens": ("--budget N",),
     "--message": ("--summary", "--reason", "--text", "--title", "--why", "--comment", "TEXT|@FILE", "TEXT"),
     "--mine": ("--to NAME", "--as"),
     "--name": ("NAME", "[ID]", "ID", "--id"),
@@ -146,6 +158,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--result": ("--summary",),
     "--role": ("ROLE",),
     "--session": ("[ID]", "ID"),
+    "--short": ("--level minimal",),
     "--status": ("--all",),
     "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
@@ -182,6 +195,12 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "log --after-date": "log --since TIME",
     "log --grep": "search TEXT",
     "log --oneline": "log --limit N",
+    "reasoning brief --to": "reasoning brief ID --level minimal",
+    "reasoning settle --false": "reasoning settle ID --step N --refuted --how TEXT",
+    "reasoning settle --outcome false": "reasoning settle ID --step N --refuted --how TEXT",
+    "reasoning settle --outcome true": "reasoning settle ID --step N --holds --how TEXT",
+    "reasoning settle --true": "reasoning settle ID --step N --holds --how TEXT",
+    "reasoning step --type limitation": "reasoning conclude ID TEXT --limitation TEXT",
     "restore --to": "restore FILE --home DIR",
     "search --as": "search TEXT --author NAME",
     "search --path": "decisions --path PATH",
@@ -220,13 +239,22 @@ WITHOUT_ARGUMENT: Final = {
 
 WORDS: Final[dict[str, str]] = {
     "all": "--all",
+    "false": "--refuted",
+    "holds": "--holds",
     "link": "--link",
     "me": "--to NAME",
     "mine": "--to NAME",
     "open": "--status pending",
     "ready": "--ready",
+    "refuted": "--refuted",
+    "true": "--holds",
 }
 """By a word after a verb that takes no more of them: the option that means it, if the verb has it."""
+
+ARGUMENTS: Final = {
+    "reasoning diff": "A and B are refs of versions, which `deed reasoning show ID --versions` lists, or ids",
+}
+"""By a verb: its arguments, which a call with another number of them is told."""
 
 TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
 """Names of arguments that are one text of several words."""

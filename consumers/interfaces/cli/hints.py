@@ -44,8 +44,11 @@ def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
 
 
 def absent_argument_hint(path: str) -> str:
-    """Return the end of a text about an argument that is missing: the command that needs none, or nothing."""
-    line = guesses.WITHOUT_ARGUMENT.get(path.partition(" ")[2])
+    """Return the end of a text about a missing argument: its meaning, the command that needs none, or nothing."""
+    verb = path.partition(" ")[2]
+    if (explained := guesses.ARGUMENTS.get(verb)) is not None:
+        return f": {explained}"
+    line = guesses.WITHOUT_ARGUMENT.get(verb)
     return "" if line is None else f"; without it: `deed {line}`"
 
 
@@ -110,7 +113,10 @@ def words_hint(error: ExtraWords) -> str | None:
     command, path, words = error.command, error.path, error.words
     options = _options(command)
     is_text = _takes_text(command)
-    option = _option_for(command, words[0]) if len(words) == 1 else None
+    if (explained := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:
+        return explained
+    found = [_option_for(command, word) for word in words]
+    option = " ".join(filter(None, found)) if all(found) and (len(words) == 1 or not is_text) else None
     if option is None and (line := _other_command(error)) is not None:
         return f"did you mean `deed {line}`?"
     if error.before and error.before[0] in guesses.SHOWING_WORDS:
@@ -123,7 +129,26 @@ def words_hint(error: ExtraWords) -> str | None:
         return f"put the text in quotes: {path} {line}"
     if option is None and (not is_text or (len(words) == 1 and " " in words[0])):
         option = next((f"{name} {quote(' '.join(words))}" for name in _text_options(command)), None)
-    return None if option is None else f"did you mean {option}?"
+    return None if option is None else _with_needed_options(error, option)
+
+
+def _with_needed_options(error: ExtraWords, option: str) -> str:
+    """Return the suggestion of an option; as a whole call, if the call also lacks options that the verb needs."""
+    call = [*error.arguments, *option.split()]
+    needed = [
+        (names, parameter)
+        for parameter in error.command.params
+        if isinstance(parameter, click.Option)
+        and parameter.required
+        and not any(word.partition("=")[0] in (names := parameter.opts + parameter.secondary_opts) for word in call)
+    ]
+    if not needed:
+        return f"did you mean {option}?"
+    context = click.Context(error.command)
+    values = [f"{names[0]} {parameter.make_metavar(context)}" for names, parameter in needed if not parameter.is_flag]
+    flags = [" or ".join(names) for names, parameter in needed if parameter.is_flag]
+    line = " ".join([error.path, *map(quote, error.before), option, *values])
+    return f"did you mean `{line}`{f', with {flags[0]}' if flags else ''}?"
 
 
 def _other_command(error: ExtraWords) -> str | None:
@@ -223,7 +248,12 @@ def _option_for(command: click.Command, word: str) -> str | None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    return {name: option for option in command.params if isinstance(option, click.Option) for name in option.opts}
+    return {
+        name: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in (*option.opts, *option.secondary_opts)
+    }
 
 
 def _arguments(command: click.Command) -> list[str]:

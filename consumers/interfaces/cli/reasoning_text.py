@@ -7,7 +7,7 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.cli.terminal import echo
-from deedbook.consumers.sdk.text import quote_text
+from deedbook.consumers.sdk.text import counted, quote_text
 from deedbook.ledger.events.reasoning import MISSING
 from deedbook.projections.briefs.critical import marks_of, refutations
 from deedbook.projections.reasoning.memory import confidence_not_stated, memory_from_dict
@@ -102,6 +102,20 @@ def print_verdict(verdict: dict[str, Any] | None, *, err: bool = False) -> None:
     if verdict is not None:
         mark = "red" if verdict["outcome"] == "failed" else None
         echo(f"{'-- ' if err else ''}evidence: {verdict['text']}", err=err, fg=mark)
+
+
+def print_retractions(retractions: Sequence[Mapping[str, Any]]) -> None:
+    """Print the steps that were retracted, one a line."""
+    for each in retractions:
+        reason = quote_text(each["reason"])
+        echo(f"retracted: step {each['step']} by {each['by']} (entry {each['entry']}): {reason}")
+
+
+def print_versions(reasoning: Mapping[str, Any]) -> None:
+    """Print the versions of a reasoning, the oldest first."""
+    for row in reasoning["versions"]:
+        made = row["kind"].partition(".")[2].replace("_", " ")
+        echo(f"{row['version']}  {row['ref']}  {counted(row['steps'], 'step')}, {made} (entry {row['event_index']})")
 
 
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:

@@ -257,14 +257,16 @@ class VerbBase(_WithCommon):
 
 
 class ListOption(click.Option):
-    """An option for names or numbers. It may be repeated, or its values may be joined by commas."""
+    """An option for names or numbers. It may be repeated, or its values joined by commas, numbers by spaces, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {"multiple": True})
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Return the values, each of them checked."""
-        names = [word.strip() for item in value or () for word in str(item).split(",")]
+        is_number = isinstance(self.type, click.types.IntParamType)
+        separated = (str(item).replace(" ", ",") if is_number else str(item) for item in value or ())
+        names = [word.strip() for item in separated for word in item.split(",")]
         return super().type_cast_value(ctx, names if value else value)
 
 

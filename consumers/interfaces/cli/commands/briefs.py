@@ -6,6 +6,7 @@ A reasoning that does not pass ends with exit code 6, its report in the error's 
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -206,7 +207,8 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
             for issue in done.report.issues[:issues_shown_max]:
                 echo(_issue_line(issue.step, issue.code, issue.message), err=True)
         many = f"{counts['issues']} issue{'s' * (counts['issues'] > 1)}"
-        raise Corrupted("VERIFICATION_FAILED", f"{done.reasoning_id} does not pass: {many}; {summary}", report=data)
+        message = f"{done.reasoning_id} does not pass: {many}; {summary}{_missing_conclusion(done)}"
+        raise Corrupted("VERIFICATION_FAILED", message, report=data)
 
     sound = counted(counts["inferences_sound"], "inference")
     text = [f"{done.reasoning_id} passes: {summary}, {sound} sound (structure)"]
@@ -223,6 +225,14 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
         how = f" (check: {check.method})" if check.method else ""
         text.append(f"assumption, step {check.step}: {outcome_words(check)}: {check.text}{how}")
     app.show("validation", data, text)
+
+
+def _missing_conclusion(done: ValidatedReasoning) -> str:
+    """Return the end of a text about a reasoning without a conclusion: the call that concludes it; else nothing."""
+    if done.fetched.memory.conclusion.strip():
+        return ""
+    call = f"`deed reasoning conclude {quote(done.reasoning_id)} TEXT --rests-on N --as {done.owner}`"
+    return f"; it is not concluded yet: {call}"
 
 
 def _issue_line(step: int | None, code: str, message: str) -> str:

@@ -26,7 +26,14 @@ from deedbook.consumers.interfaces.cli.output import (
     warn,
 )
 from deedbook.consumers.interfaces.cli.progress import progress
-from deedbook.consumers.interfaces.cli.reasoning_text import print_diff, print_reasoning, print_tree, print_verdict
+from deedbook.consumers.interfaces.cli.reasoning_text import (
+    print_diff,
+    print_reasoning,
+    print_retractions,
+    print_tree,
+    print_verdict,
+    print_versions,
+)
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import Lazy, Options
 from deedbook.consumers.interfaces.cli.web_option import web_option
@@ -40,12 +47,15 @@ from deedbook.consumers.reasoning.operations import (
     Verb,
     check_assumption,
     following_number,
+    numbers_of,
+    replaced_statement,
     retraction_warnings,
 )
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import reasoning as kinds
+from deedbook.ledger.events.body import read_as
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.envelope import decode_entry
@@ -131,7 +141,34 @@ def assume(app: App, /, id_: str, **options: Any) -> None:
 def _extend(app: App, ref: str, new_step: NewStep) -> None:
     graph = app.query("reasoning.show", id=ref)
     number = new_step.step_number or following_number(graph)
+    if number in numbers_of(graph):
+        retract = f"`deed reasoning retract {quote(graph['id'])} --step {number} --reason TEXT`"
+        message = f"step {number} already exists: leave --number out, or {retract} and record it again"
+        raise Refused("STEP_CONFLICT", message, step=number)
+    _check_retracted(app, graph, new_step.rests_on)
     _emit_cited(app, graph, [new_step.extension(number)], reopened(graph))
+
+
+def _check_retracted(app: App, graph: dict[str, Any], numbers: Sequence[int]) -> None:
+    """Refuse steps that were retracted, with the entries that did it."""
+    absent = [number for number in numbers if number not in numbers_of(graph)]
+    for retraction in reversed(_retractions(app, graph) if absent else []):
+        if retraction["step"] in absent:
+            message = f"step {retraction['step']} was retracted (entry {retraction['entry']})"
+            see = f"`deed reasoning show {quote(graph['id'])}` shows the steps that are left"
+            raise Refused("STEP_CONFLICT", f"{message}: {see}", step=retraction["step"])
+
+
+def _retractions(app: App, graph: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the retracted steps of a reasoning: the number, the entry, the agent and its reason; the oldest first."""
+    retractions = []
+    for version in graph["versions"]:
+        if version["kind"] == "reasoning.step_retracted":
+            index = version["event_index"]
+            event = read_event(index, app.client().entry(index))
+            data = read_as(event).data
+            retractions.append({"step": data.step, "entry": index, "by": event.author, "reason": data.reason})
+    return retractions
 
 
 def _emit_cited(app: App, graph: dict[str, Any], events: Sequence[EventData], notices: Sequence[str] = ()) -> None:
@@ -146,8 +183,9 @@ def settle(app: App, /, id_: str, **options: Any) -> None:
     """Settle an assumption."""
     settled = kinds.AssumptionSettled(**values_of(OPERATIONS["settle"].arguments, options))
     graph = app.query("reasoning.show", id=id_)
+    _check_retracted(app, graph, [settled.step])
     check_assumption(graph, settled.step)
-    _emit_cited(app, graph, [settled])
+    _emit_cited(app, graph, [settled], replaced_statement(graph, settled.step, app.acting()))
 
 
 @reasoning.command(params=[ID, *parameters(OPERATIONS["retract"].arguments)], help=OPERATIONS["retract"].words)
@@ -155,6 +193,7 @@ def retract(app: App, /, id_: str, **options: Any) -> None:
     """Retract a step."""
     retracted = kinds.StepRetracted(**values_of(OPERATIONS["retract"].arguments, options))
     graph = app.query("reasoning.show", id=id_)
+    _check_retracted(app, graph, [retracted.step])
     emit(app, graph["id"], [retracted], retraction_warnings(graph, retracted.step))
 
 
@@ -163,6 +202,7 @@ def conclude(app: App, /, id_: str, **options: Any) -> None:
     """Record the conclusion."""
     concluded = NewConclusion(**values_of(OPERATIONS["conclude"].arguments, options))
     graph = app.query("reasoning.show", id=id_)
+    _check_retracted(app, graph, concluded.rests_on)
     _emit_cited(app, graph, concluded.events(following_number(graph)))
 
 
@@ -193,17 +233,27 @@ def list_(app: App, **filters: Any) -> None:
 @reasoning.command(looks_back=True)
 @click.argument("ref", metavar="ID|REF")
 @click.option("--tree", is_flag=True, help="Print the steps as a tree, from the conclusion down.")
+@click.option("--versions", is_flag=True, help="List its versions, each with its ref and the entry that made it.")
 @click.option("--provenance", is_flag=True, help="Print the signer and the event of the version that REF names.")
 @web_option("reasoning", "ref")
-def show(app: App, ref: str, *, tree: bool, provenance: bool) -> None:
-    """Show a reasoning: its steps, what they rest on, its versions."""
+def show(app: App, ref: str, *, tree: bool, versions: bool, provenance: bool) -> None:
+    """Show a reasoning: its steps, what they rest on, and which steps were retracted."""
     if provenance:
         record = _provenance_of(app, ref)
         app.show("provenance", record, lambda: print_fields(record))
         return
     answer = app.query("reasoning.show", id=ref)
     answer["verdict"] = app.query("validations.latest", id=ref)
-    app.show("reasoning.show", answer, lambda: print_tree(answer) if tree else print_reasoning(answer))
+    answer["retracted"] = _retractions(app, answer)
+
+    def text() -> None:
+        if versions:
+            print_versions(answer)
+            return
+        (print_tree if tree else print_reasoning)(answer)
+        print_retractions(answer["retracted"])
+
+    app.show("reasoning.show", answer, text)
 
 
 @reasoning.command(looks_back=True)
@@ -261,7 +311,10 @@ def fetch(app: App, ref: str, have: str | None, base_file: Path | None) -> None:
 @click.argument("base", metavar="A")
 @click.argument("target", metavar="B")
 def diff(app: App, base: str, target: str) -> None:
-    """Show the changes from version A to B: new steps, settled assumptions, conclusion."""
+    """Show the changes from version A to B: new steps, settled assumptions, conclusion.
+
+    A and B are refs of versions, which `deed reasoning show ID --versions` lists. An id means its newest version.
+    """
     before = fetch_graph(app.query_with, base)
     changes = describe_change(before.memory, fetch_graph(app.query_with, target, have=before.memory).memory)
     app.show("reasoning_diff", changes, lambda: print_diff(changes))

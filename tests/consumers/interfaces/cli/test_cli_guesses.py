@@ -112,7 +112,31 @@ GUESSES: Final = [
     ('search "-dash in a text"', "write `--` before a text that begins with a dash"),
     ('handoff "Fix the cache"', "deed handoff create --title TEXT"),
     ("handoff check h1 2", "did you mean --task 2 or --criterion 2?"),
-    ("reasoning settle r1 1", "did you mean --step 1?"),
+    (
+        "reasoning settle r1 1",
+        "did you mean `deed reasoning settle r1 --step 1 --how TEXT`, with --holds or --refuted?",
+    ),
+    ("reasoning settle r1 7 false", "did you mean `deed reasoning settle r1 --step 7 --refuted --how TEXT`?"),
+    ("reasoning settle r1 --step 7 --false", "did you mean `deed reasoning settle ID --step N --refuted --how TEXT`?"),
+    ("reasoning settle r1 --outcome false", "did you mean `deed reasoning settle ID --step N --refuted --how TEXT`?"),
+    ("reasoning retract r1 2", "did you mean `deed reasoning retract r1 --step 2 --reason TEXT`?"),
+    ("reasoning retract r1 2 --reason wrong", "did you mean --step 2?"),
+    ("reasoning step r1 x --confidence 90%", "write 0.9"),
+    ("reasoning step r1 x --confidence 90", "write 0.9"),
+    ("reasoning step r1 x --type limitation", "did you mean `deed reasoning conclude ID TEXT --limitation TEXT`?"),
+    ("reasoning limitation r1 x", "did you mean `deed reasoning conclude ID TEXT --limitation TEXT`?"),
+    ("reasoning create x", "did you mean `deed reasoning start --task TEXT`?"),
+    ("reasoning add r1 x", "did you mean `deed reasoning step ID TEXT`?"),
+    ("reasoning edit r1 2", "did you mean `deed reasoning retract ID --step N --reason TEXT`"),
+    ("reasoning attach h1 r1", "did you mean `deed handoff amend ID --reasoning ID`?"),
+    ("handoff attach h1 r1", "did you mean `deed handoff amend ID --reasoning ID`?"),
+    ("handoff accept h1", "did you mean `deed handoff claim --as NAME ID`?"),
+    ("reasoning brief r1 --short", "did you mean --level minimal?"),
+    ("reasoning brief r1 --max-tokens 500", "did you mean --budget N?"),
+    ("reasoning brief r1 --audience kuro", "did you mean --level minimal?"),
+    ("reasoning brief r1 --to kuro", "did you mean `deed reasoning brief ID --level minimal`?"),
+    ("reasoning diff r1", "needs B: A and B are refs of versions, which `deed reasoning show ID --versions` lists"),
+    ("reasoning diff r1 1 2", "A and B are refs of versions, which `deed reasoning show ID --versions` lists"),
     ("reasoning brief r1 --tokens 500", "did you mean --budget?"),
     ("watch handoff.created", "did you mean --kind handoff.created?"),
     ("emit finding.logged --data x", "--stream session/ID --data @FILE"),
@@ -426,7 +450,7 @@ def test_each_guess_names_a_command_that_exists() -> None:
         command: click.Command = program
         for word in line.split():
             if not isinstance(command, click.Group):
-                options = {name for parameter in command.params for name in parameter.opts}
+                options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
                 assert not word.startswith("--") or word in options, line
                 continue
             found = command.get_command(click.Context(command), word)

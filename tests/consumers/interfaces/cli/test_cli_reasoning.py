@@ -247,3 +247,55 @@ def test_refuted_assumption_is_called_refuted_in_every_form(alone: Deed, tmp_pat
     assert lines[lines.index("refuted by a: Two others do") + 1] == "refuted"
     brief = alone("reasoning", "brief", "r")
     assert brief.startswith("REFUTED: An assumption was refuted by a, and no step rests on it: ")
+
+
+def test_retracted_step_is_named_with_its_entry(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("retracted")
+    record(deed, name)
+    own = (name, "--as", "a")
+    message = deed.refuses("STEP_CONFLICT", "reasoning", "step", *own, "Again", "--number", 2)["message"]
+    assert f"`deed reasoning retract {name} --step 2 --reason TEXT` and record it again" in message
+    retract = ("reasoning", "retract", *own, "--step", 3, "--reason", "Logs fill it")
+    entry = deed.data(*retract)["accepted"]["index"]
+    for call in (
+        retract,
+        ("reasoning", "step", *own, "So", "--rests-on", 3),
+        ("reasoning", "conclude", *own, "So", "--rests-on", 3),
+    ):
+        message = deed.refuses("STEP_CONFLICT", *call)["message"]
+        assert f"step 3 was retracted (entry {entry}): `deed reasoning show {name}` shows" in message
+    for form in ((), ("--tree",)):
+        shown = deed("reasoning", "show", name, *form)
+        assert shown.endswith(f"retracted: step 3 by a (entry {entry}): Logs fill it\n")
+    assert deed.data("reasoning", "show", name)["retracted"][0]["by"] == "a"
+    deed("reasoning", "step", *own, "Backups do", "--rests-on", "1 2")
+    assert deed.data("reasoning", "show", name)["memory"]["dependencies"]["5"] == [1, 2]
+
+
+def test_versions_are_listed_with_their_refs(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("versions")
+    record(deed, name)
+    rows = deed.data("reasoning", "show", name)["versions"]
+    lines = deed("reasoning", "show", name, "--versions").splitlines()
+    assert [line.split()[:2] for line in lines] == [[str(row["version"]), row["ref"]] for row in rows]
+    assert lines[-1].endswith(f"4 steps, concluded (entry {rows[-1]['event_index']})")
+    assert "+ 4. assumption" in deed("reasoning", "diff", rows[2]["ref"], rows[-1]["ref"])
+
+
+def test_second_statement_about_an_assumption_says_what_was_said_before(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("settled")
+    record(deed, name)
+    settle = ("reasoning", "settle", name, "--step", 4, "--how", "lsof")
+    assert deed.run(*settle, "--holds", "--as", "a").err == ""
+    said = deed.run(*settle, "--refuted", "--as", "a").err
+    assert "you said before that step 4 holds (lsof): this replaces it" in said
+    said = deed.run(*settle, "--holds", "--as", "b").err
+    assert "a said before that step 4 is refuted (lsof): both statements count, and a single one refutes" in said
+
+
+def test_reasoning_without_a_conclusion_is_offered_one(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    name = fresh("open")
+    deed("reasoning", "start", name, "--task", "Why?", "--as", "a")
+    deed("reasoning", "step", name, "It is full", "--as", "a")
+    said = deed.run("reasoning", "validate", name, "--tree", tmp_path).err
+    assert f"it is not concluded yet: `deed reasoning conclude {name} TEXT --rests-on N --as a`" in said
