@@ -17,7 +17,7 @@ import pytest
 from deedbook.consumers.interfaces.cli import commands
 from deedbook.consumers.interfaces.cli.verbs import EXTRAS
 
-NEED_AN_EXTRA: Final = {"dashboard": "web", "join": "bus", "mcp": "mcp", "recover": "bus", "serve": "bus"}
+NEED_AN_EXTRA: Final = {"dashboard": "web", "join": "bus", "recover": "bus", "serve": "bus"}
 RUN: Final = f"""
 import sys
 sys.modules.update(dict.fromkeys({sorted(EXTRAS)!r}))
@@ -113,3 +113,8 @@ def test_first_hour_needs_no_extra(deed: Deed) -> None:
 def test_what_needs_an_extra_names_it(deed: Deed, words: list[str], extra: str) -> None:
     deed("init", "--trial")
     assert f"pip install 'deedbook[{extra}]'" in deed(*words, code=8)
+
+
+def test_help_and_wrong_calls_of_the_mcp_server_need_no_extra(deed: Deed) -> None:
+    assert "--token-file FILE" in deed("mcp", "--help")
+    assert "--port and --token-file need --http" in deed("mcp", "--port", "0", code=2)

@@ -274,13 +274,13 @@ def test_server_on_stdio_ends_cleanly_at_a_signal(process: subprocess.Popen[byte
     process.send_signal(signal.SIGTERM)
     process.wait(60)  # ends although its input is still open
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, b"", b"")
+    assert (process.returncode, out, err) == (0, b"", b"the tools sign as alice\n")
 
 
 def test_server_on_stdio_ends_when_its_client_closes_the_input(process: subprocess.Popen[bytes]) -> None:
     begin(process)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, b"", b"")
+    assert (process.returncode, out, err) == (0, b"", b"the tools sign as alice\n")
 
 
 def test_lines_are_kept_to_their_limit_wherever_chunks_end() -> None:

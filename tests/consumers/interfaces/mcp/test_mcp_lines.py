@@ -31,7 +31,7 @@ def process(shared_home: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert running.stdin is not None
         assert running.stderr is not None
         running.stdin.close()
-        assert (running.wait(60), running.stderr.read()) == (0, b"")
+        assert (running.wait(60), running.stderr.read()) == (0, b"the tools sign as alice\n")
 
 
 def ask(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:

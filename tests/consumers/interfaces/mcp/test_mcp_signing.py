@@ -35,6 +35,25 @@ def started(home: Path, *options: str) -> tuple[int, dict[str, Any]]:
     return ended.code, json.loads(ended.out)["error"] if ended.out else {}
 
 
+def test_server_refuses_to_start_without_a_ledger_and_names_the_near_folder(own_home: Path, tmp_path: Path) -> None:
+    own_home.rename(tmp_path / ".deedbook")
+    for folder, end in (
+        (tmp_path / "none", "run `deed init` first"),
+        (tmp_path, f"did you mean {tmp_path}/.deedbook?"),
+    ):
+        code, error = started(folder)
+        assert (code, error["code"]) == (7, "NO_LEDGER")
+        assert error["message"] == f"there is no log in {folder}: {end}"
+
+
+def test_server_says_at_its_start_who_signs(shared_home: Path) -> None:
+    ended = run_deed("mcp", "--home", shared_home, timeout=60)
+    assert ended.stderr.startswith("the tools only read: to let them sign, start with `deed mcp --as NAME`")
+    for options in (("--as", "alice"), ("--harness", "alice")):
+        ended = run_deed("mcp", "--home", shared_home, *options, timeout=60)
+        assert ended.stderr == "the tools sign as alice\n"
+
+
 def test_server_refuses_to_start_as_an_agent_that_is_not_registered(shared_home: Path) -> None:
     for options in (("--as", "nobody"), ("--harness", "nobody")):
         code, error = started(shared_home, *options)
