@@ -6,15 +6,21 @@ A redaction may happen on another machine. So each folder stores how far its cop
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.reads import LogReads
+from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.authority import EntryRedacted
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
 from deedbook.ledger.home.location import read_file
+from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.system.files import as_unavailable, replacing
+from deedbook.ledger.trust.store import TrustStore
 
 HANDLED_FILE: Final = "redacted"
 
@@ -41,6 +47,33 @@ def erased_since(client: LogReads, start: int = 0) -> ErasedEntries:
                 streams[event.data.entry] = read_event(event.data.entry, data).stream
         position, size = page.next_index, page.size
     return ErasedEntries(streams, position)
+
+
+def erased_in_copies(ledger: str, home: Path, read_entry: Callable[[int], bytes]) -> list[int]:
+    """Return the entries that other logs of a ledger on this machine erased, and whose bodies ``read_entry`` still has.
+
+    These logs are in other folders, or were replaced by `deed restore`. The log of ``home`` may be an older backup.
+    """
+    replaced = sorted((home / REPLACED).glob("*/"))
+    folders = [*replaced, *(Path(copy.location) for copy in TrustStore.of_folder(ledger, home).copies())]
+    return sorted({index for folder in folders for index in _returned(folder, ledger, read_entry)})
+
+
+def _returned(folder: Path, ledger: str, read_entry: Callable[[int], bytes]) -> list[int]:
+    indexes: list[int] = []
+    # Nobody can say what a damaged or missing copy had erased.
+    with suppress(DeedbookError), LogReader(folder) as log, log.snapshot() as snapshot:
+        if snapshot.head is None or snapshot.head.ledger != ledger:
+            return []
+        for at, _ in snapshot.stream_indexes("ledger"):
+            data = read_event(at, snapshot.entry(at)).data
+            if isinstance(data, EntryRedacted) and is_remnant(decode_entry(snapshot.entry(data.entry)).body):
+                erased = read_event(data.entry, snapshot.entry(data.entry))
+                with suppress(Refused):  # this log ends before the entry
+                    present = read_event(data.entry, entry := read_entry(data.entry))
+                    if present.id == erased.id and not is_remnant(decode_entry(entry).body):
+                        indexes.append(data.entry)
+    return indexes
 
 
 def unhandled_erasures(client: LogReads, home: Path) -> ErasedEntries:

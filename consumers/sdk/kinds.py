@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from deedbook.consumers.sdk.own_event import OwnEvent
+from deedbook.ledger.client.client import Ask, every_row
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KIND_OF, KINDS
-from deedbook.ledger.format.forms import OWN_KIND_PATTERN
+from deedbook.ledger.format.forms import OWN, OWN_KIND_PATTERN
 
 if TYPE_CHECKING:
     from deedbook.ledger.events.fields import EventData
@@ -32,14 +33,24 @@ def _kind_of(data: type[EventData]) -> str:
     raise Refused("UNKNOWN_KIND", f"{data.__qualname__} is not the class of any kind's data", near=[])
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
+def check_kinds(kinds: Sequence[str], ask: Ask | None = None) -> None:
     """Refuse a kind that does not exist, and name similar kinds or all. Raises Refused: ``UNKNOWN_KIND``.
 
-    A declared kind need only have the form of its name: it may be declared later.
+    A declared kind need only have the form of its name: it may be declared later. With ``ask``, the similar kinds
+    include declared ones: ``x.deploy.finished`` for ``deploy.finished``, ``x.deploy`` and ``x.deploy.*``.
     """
     for kind in kinds:
         if kind not in KINDS and _is_own_kind(kind) is None:
-            alike = near(kind, KINDS)
+            alike = (_declared_like(kind, ask) if ask is not None else []) or near(kind, KINDS)
             listed = "" if alike else f". The kinds are: {', '.join(sorted(KINDS))}"
             message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"
             raise Refused("UNKNOWN_KIND", message, kind=kind, near=alike)
+
+
+def _declared_like(kind: str, ask: Ask) -> list[str]:
+    names = [str(row["name"]) for row in every_row(ask, "kinds.list", {})]
+    words = kind.removesuffix("*").removesuffix(".")
+    beginnings = tuple(f"{words.removeprefix(OWN)}{end}" for end in ("", "."))
+    own = [name.removeprefix(OWN) for name in names]
+    alike = [name for name in own if name == beginnings[0] or name.startswith(beginnings[1])]
+    return [f"{OWN}{name}" for name in alike or near(words.removeprefix(OWN), own)]

@@ -31,7 +31,7 @@ from deedbook.ledger.client.author import now
 from deedbook.ledger.errors import Corrupted, Refused, Unavailable
 from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.entries import read_event
-from deedbook.ledger.format.envelope import decode_entry, is_remnant
+from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import open_sealed_files, read_key_file, write_private
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import read_config
@@ -57,8 +57,7 @@ class RestoreResult(NamedTuple):
 
     ``files`` were written; ``kept`` are files that the home had with other content. ``replaced`` is the folder of the
     earlier log, ``present_size`` its number of entries. ``has_sealed_keys``: the backup has keys that were not opened.
-    ``missing_blobs`` are those that entries need and that the backup lacks. ``returned`` are the entries whose bodies
-    the earlier log had erased, and which the backup still has.
+    ``missing_blobs`` are those that entries need and that the backup lacks.
     """
 
     ledger: str
@@ -72,7 +71,6 @@ class RestoreResult(NamedTuple):
     replaced: str | None
     has_sealed_keys: bool
     missing_blobs: list[str]
-    returned: list[int]
 
 
 class Restore:
@@ -268,14 +266,13 @@ def restore(
 class _PresentLog(NamedTuple):
     """The log in a home: its ledger (None: unknown), its size and its root (0 and empty if it cannot be read).
 
-    ``root_at_backup`` is its root at the size of the backup, None when it is shorter, ``erased`` its erased entries.
+    ``root_at_backup`` is its root at the size of the backup, None when it is shorter.
     """
 
     ledger: str | None
     size: int = 0
     root: str = ""
     root_at_backup: str | None = None
-    erased: tuple[int, ...] = ()
 
 
 def _read_present(home: Home, size_of_backup: int = 0) -> _PresentLog | None:
@@ -289,8 +286,7 @@ def _read_present(home: Home, size_of_backup: int = 0) -> _PresentLog | None:
                 if snapshot.head is None:
                     return None
                 shared = snapshot.frontier(size_of_backup).root().hex() if size_of_backup <= snapshot.size else None
-                erased = tuple(index for index, record in snapshot.redactions().items() if record.done is not None)
-                return _PresentLog(snapshot.head.ledger, snapshot.size, snapshot.root().hex(), shared, erased)
+                return _PresentLog(snapshot.head.ledger, snapshot.size, snapshot.root().hex(), shared)
     except Corrupted:
         named = {read_key_file(path).ledger for path in key_files(home) if path.suffix == ".key"}
         return _PresentLog(named.pop() if len(named) == 1 else None)
@@ -362,9 +358,6 @@ def _put_in_place(
         with log.snapshot() as snapshot:
             assert snapshot.head is not None  # noqa: S101 - ``build`` has checked it
             head, tree = snapshot.head, snapshot.root().hex()
-            earlier = () if present is None else present.erased
-            bodies = ((at, decode_entry(snapshot.entry(at)).body) for at in earlier if at < snapshot.size)
-            returned = [at for at, body in bodies if not is_remnant(body)]
     written, kept = work.put_files()
     replaced = _exchange(home, folder / "log" / FILE, present)
     size = 0 if present is None else present.size
@@ -380,7 +373,6 @@ def _put_in_place(
         replaced,
         work.has_sealed_keys,
         missing,
-        returned,
     )
 
 

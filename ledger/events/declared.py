@@ -109,6 +109,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 # The schema.
 
+schema_faults_shown_max: Final = 20
 _NAMES: Final[dict[type, str]] = {
     str: "string",
     bool: "boolean",
@@ -145,11 +146,16 @@ _INSTEAD: Final = {
 
 
 def check_schema(schema: dict[str, Any]) -> None:
-    """Check that a schema is in the subset. Raises Refused: ``INVALID_FIELD`` with the path, ``TOO_LARGE``."""
+    """Check that a schema is in the subset.
+
+    Raises Refused: ``INVALID_FIELD`` with the path of the first fault, and a message that names every fault;
+    ``TOO_LARGE``.
+    """
     root = "$.data.schema"
-    _need(schema.get("type") == "object", f"{root}.type", 'the data of an event is an object: write "type": "object"')
-    counted = _SchemaCheck()
-    counted.check(schema, root, 1)
+    counted, message = _SchemaCheck(), 'the data of an event is an object: write "type": "object"'
+    counted.collect(_need, schema.get("type") == "object", f"{root}.type", message)
+    counted.collect(counted.check, schema | {"type": "object"}, root, 1)
+    counted.finish()
     message = f"a schema has at most {kind_properties_max} properties, not {counted.properties}"
     _need(counted.properties <= kind_properties_max, root, message)
     size = len(encode_sorted(schema))
@@ -159,10 +165,26 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 
 class _SchemaCheck:
-    """The check of a schema, which counts its properties."""
+    """The check of a schema, which collects its faults and counts its properties."""
 
     def __init__(self) -> None:
         self.properties = 0
+        self._faults: list[Refused] = []
+
+    def collect(self, check: Callable[..., None], *args: Any) -> None:
+        """Call a check of a part; if it finds a fault, continue with the next part."""
+        try:
+            check(*args)
+        except Refused as fault:
+            self._faults.append(fault)
+
+    def finish(self) -> None:
+        """Refuse a schema with faults. Raises Refused: ``INVALID_FIELD``."""
+        if self._faults:
+            messages = [fault.message for fault in self._faults[:schema_faults_shown_max]]
+            more = len(self._faults) - len(messages)
+            messages += [f"and {more} more faults"] if more else []
+            raise Refused("INVALID_FIELD", "; ".join(messages), **self._faults[0].details)
 
     def check(self, schema: Any, path: str, depth: int) -> None:
         """Check the schema of one value."""
@@ -173,26 +195,28 @@ class _SchemaCheck:
             raise _wrong(f"{path}.type", f"write one of {', '.join(_KEYWORDS)}")
         for word in schema:
             instead = _INSTEAD.get(word, f"{kind} takes {', '.join(sorted(known))}")
-            _need(word in known, f"{path}.{word[:60]}", f"schemas here have no {word[:60]!r} of {kind}: {instead}")
-        _check_line(schema, "title", kind_title_max_chars, path, pattern=LINE_PATTERN)
-        _check_line(schema, "description", kind_description_max_chars, path)
+            self.collect(
+                _need, word in known, f"{path}.{word[:60]}", f"schemas here have no {word[:60]!r} of {kind}: {instead}"
+            )
+        self.collect(_check_line, schema, "title", kind_title_max_chars, path, LINE_PATTERN)
+        self.collect(_check_line, schema, "description", kind_description_max_chars, path)
         if kind in ("array", "object"):
             message = f"objects and lists are nested at most {kind_depth_max} deep, the whole schema included"
             _need(depth <= kind_depth_max, path, message)
-        _CHECKS[kind](self, schema, path, depth)
+        self.collect(_CHECKS[kind], self, schema, path, depth)
 
     def check_object(self, schema: dict[str, Any], path: str, depth: int) -> None:
         """Check an object: every property is listed."""
         message = 'write "additionalProperties": false, because unlisted fields are refused'
-        _need(schema.get("additionalProperties") is False, f"{path}.additionalProperties", message)
+        self.collect(_need, schema.get("additionalProperties") is False, f"{path}.additionalProperties", message)
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise _wrong(f"{path}.properties", "list at least one property")
         self.properties += len(properties)
         for name, part in properties.items():
             message = "a property's name has 1 to 64 letters, digits and _, and begins with a letter"
-            _need(re.search(PROPERTY_PATTERN, name), f"{path}.properties.{name[:60]}", message)
-            self.check(part, f"{path}.properties.{name}", depth + 1)
+            self.collect(_need, re.search(PROPERTY_PATTERN, name), f"{path}.properties.{name[:60]}", message)
+            self.collect(self.check, part, f"{path}.properties.{name}", depth + 1)
         required = schema.get("required", [])
         is_list = isinstance(required, list) and all(isinstance(name, str) for name in required)
         is_list = is_list and len({*required}) == len(required) and {*required} <= {*properties}
@@ -200,7 +224,7 @@ class _SchemaCheck:
 
     def check_array(self, schema: dict[str, Any], path: str, depth: int) -> None:
         """Check a list: its length is bounded."""
-        _check_sizes(schema, "minItems", "maxItems", kind_items_max, path)
+        self.collect(_check_sizes, schema, "minItems", "maxItems", kind_items_max, path)
         _need("items" in schema, f"{path}.items", "add the schema of the items")
         self.check(schema["items"], f"{path}.items", depth + 1)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from deedbook.ledger.events import CORE_KINDS, KIND_OF
+from deedbook.ledger.events.declared import DeclaredData, phrase_of
 from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.families import installed
 from deedbook.ledger.format.forms import OWN
@@ -38,12 +39,19 @@ BETWEEN_FIELDS: Final = " ¶ "
 
 
 def added(logged: Logged) -> Rows:
-    """Return the event's text and words; nothing for an event without text."""
+    """Return the event's text and words; nothing for an event without text.
+
+    The words of a declared kind's event include those of the kind's name.
+    """
     texts = texts_of(logged.event.data, logged.event.name)
+    names: list[str] = []
+    if isinstance(logged.event.data, DeclaredData):  # lists show such an event in the words of its kind
+        names = [logged.event.kind]
+        texts = texts or [phrase_of(logged.event.kind)]
     if not texts:
         return ()
     index = logged.event.index
-    words = BETWEEN_FIELDS.join(" ".join(words_of(text)) for text in texts)
+    words = BETWEEN_FIELDS.join(" ".join(words_of(text)) for text in (*texts, *names))
     return TextRow(index, "\n".join(texts)), WordsRow(index, words)
 
 

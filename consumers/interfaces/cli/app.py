@@ -136,6 +136,10 @@ class App(ReadingApp):
         """Return the client of this run, opened once."""
         return self.ledger().client
 
+    def withheld(self) -> list[int]:
+        """Return the entries whose texts are not shown: this log was put back, and the longer history erased them."""
+        return self._erased_since(self.client())
+
     def local_client(self) -> Any:
         """Return the local client; refused where a server was named."""
         if self.settings().server is not None:
@@ -255,7 +259,12 @@ class App(ReadingApp):
         ]
 
     def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
-        """Print events from an index on, as they are accepted."""
+        """Print events from an index on, as they are accepted.
+
+        Raises Corrupted: ``HISTORY_CHANGED``: the log that was put back has texts that the longer history erased.
+        """
+        if self.withheld() and (disagreement := self.client().disagreement) is not None:
+            raise disagreement
         line = self.line if self.as_json else None
         load("live_events:follow_events")(self.client(), self.plain, kinds, stream, author, start, line=line)
 

@@ -87,7 +87,8 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
 def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     message = error.message.rstrip(".")
     if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
-        needed = _spelled(error.ctx, error.param)
+        absent = [error.param, *_absent_options(error.ctx.command, arguments)]
+        needed = ", ".join(dict.fromkeys(_spelled(error.ctx, parameter) for parameter in absent))
         return f"`{error.ctx.command_path}` needs {needed}{absent_argument_hint(error.ctx.command_path)}"
     if isinstance(error, ExtraWords):
         return f"{message}: {words_hint(error) or _taken_by(error.command)}"
@@ -109,6 +110,13 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
         hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
         return f"{message}: {hint}" if hint else message
     return message
+
+
+def _absent_options(command: click.Command, arguments: Sequence[str]) -> list[click.Option]:
+    """Return the needed options that a call lacks, so that one refusal names all of them."""
+    names = {word.partition("=")[0] for word in arguments}
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    return [option for option in options if option.required and names.isdisjoint(option.opts + option.secondary_opts)]
 
 
 def _spelled(ctx: click.Context, absent: click.Parameter) -> str:

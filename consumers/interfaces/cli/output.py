@@ -287,9 +287,17 @@ def show_page(
     app.show(kind, answer, text, following=following)
     if following is not None and not app.as_json:
         print_command(following, f"{'' if total is None else f'{total} in all; '}continue with: ")
+    elif following is not None and _is_limit_default():  # a file with the document looks complete
+        of = "there are more rows" if total is None else f"a page of {total} rows"
+        echo(f"{of}; continue with: {following} --json", err=True)
     if total == 0:
         for hint in _unknown_names(app, click.get_current_context().params):
             echo(hint, err=True)
+
+
+def _is_limit_default() -> bool:
+    """Return whether the caller left the size of the page to us: they may take it for the whole list."""
+    return click.get_current_context().get_parameter_source("limit") is click.core.ParameterSource.DEFAULT
 
 
 def list_page(

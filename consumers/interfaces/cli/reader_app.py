@@ -33,6 +33,7 @@ from deedbook.projections.views.registry import CHECKED, CONFIRMED, kind_of
 
 if TYPE_CHECKING:
     from deedbook.consumers.interfaces.cli.checked_answers import CheckedAnswers
+    from deedbook.ledger.client.client import Client
 
 SEALED: Final = b"sealed:"
 
@@ -129,6 +130,18 @@ class ReadingApp(ClosableOptions):
         if self.names_sealed and SEALED in msgspec.json.encode(answer):
             raise NeedsApp
         return answer
+
+    def withheld(self) -> list[int]:
+        """Return the entries whose texts are not shown: this log was put back, and the longer history erased them."""
+        return [] if self._reader is None else self._erased_since(self._reader)
+
+    def _erased_since(self, reader: Client | LocalReader) -> list[int]:
+        if self.bundle is not None or reader.disagreement is None:
+            return []
+        erased: list[int] = load("..sdk.erased_entries:erased_in_copies")(
+            reader.ledger, self.settings().home, reader.entry
+        )
+        return erased
 
     def acting(self) -> str:
         """Return the name of the agent who acts; refused where none was named."""

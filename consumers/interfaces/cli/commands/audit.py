@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 problems_shown_max = 20
 
 
+_AFTER_THEFT: Final = (
+    "The report of a stolen key stays: look at each entry that `deed log` marks as COMPROMISED, replace the key (`deed "
+    "key rotate --as NAME --lost`), then accept them: `deed verify --accept SUSPECT_KEY`."
+)
 _BUNDLE_SUFFIXES: Final = ("", ".tar", ".bundle")
 
 
@@ -282,7 +286,12 @@ def conclude(
     if not (report.ok or {*accepted}.issuperset(report.outcomes)):
         if not app.as_json:
             problems = [_line(problem) for problem in report.problems[:problems_shown_max]]
-            echo("".join(f"{line}\n" for line in [*(problems or notes), report.gate_line]), err=True, nl=False)
+            lines = [
+                *(problems or notes),
+                report.gate_line,
+                *([_AFTER_THEFT] if "SUSPECT_KEY" in report.outcomes else []),
+            ]
+            echo("".join(f"{line}\n" for line in lines), err=True, nl=False)
         code = "HISTORY_CHANGED" if report.outcome == "HISTORY_CHANGED" else "VERIFICATION_FAILED"
         raise Corrupted(code, report.verdict.removeprefix("HISTORY_CHANGED: "), report=data)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,19 +15,25 @@ from deedbook.consumers.interfaces.cli.commands.audit import missing_blobs_text
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.verbs import load
+from deedbook.consumers.sdk.erased_entries import erased_in_copies
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
+from deedbook.ledger.bundle.restore import RestoreResult
 from deedbook.ledger.bundle.restore import restore as put_back
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.identity import read_key_file
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
 from deedbook.ledger.home.location import CHAINS_FILE, new_home, present_folder, read_file
 from deedbook.ledger.home.settings import read_settings
+from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.service.server import unserved
 from deedbook.ledger.trust.history import head_text
 from deedbook.ledger.trust.store import TrustStore
 
 returned_shown_max: Final = 20
+_AUTHORITY: Final = frozenset({"agent", "ledger", "subject"})
+"""The families of streams whose events say who may sign, and what is erased."""
 
 
 @click.command(cls=Command)
@@ -111,10 +118,14 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
         f"{copy.location} holds this ledger, too: write to only one of the two. See 'Two copies' in the runbook"
         for copy in TrustStore.of_folder(restored.ledger, home.path).copies()
     ]
-    if again := restored.returned:
-        some = " ".join(map(str, again[:returned_shown_max])) + (" …" if len(again) > returned_shown_max else "")
-        count = f"{len(again)} entr{'ies' if len(again) > 1 else 'y'}"
-        notes.append(f"this log has the texts of {count} again that were erased: `deed redact {some}` erases them anew")
+    with LogReader(home.path) as log, log.snapshot() as snapshot:
+        returned = erased_in_copies(restored.ledger, home.path, snapshot.entry)
+    if returned:
+        some = " ".join(map(str, returned[:returned_shown_max])) + (" …" if len(returned) > returned_shown_max else "")
+        count = f"{len(returned)} entr{'ies' if len(returned) > 1 else 'y'}"
+        command = app.here(f"deed redact {some}")
+        notes.append(f"this log has the texts of {count} again that were erased: `{command}` erases them anew")
+    notes += _lost_notes(restored)
     if missing := restored.missing_blobs:
         notes.append(f"{len(missing)} blobs that entries need are missing, first {missing[0]}: the ledger is PARTIAL")
     if not _is_trusted(home):
@@ -125,7 +136,8 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
         notes.append("no keys are here, so nobody can sign: copy keys/ here, or restore a backup made with --keys")
     if restored.has_sealed_keys:
         notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
-    data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict() | {"notes": notes}
+    data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict()
+    data |= {"returned": returned, "notes": notes}
     last = when(restored.accepted_ms)
     text = [f"ledger {restored.ledger} in {home.path}: {restored.size} entries, the last of {last}"]
     text.append(f"tree head {restored.tree_head}; {restored.blobs} blobs")
@@ -137,6 +149,23 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
         text.append(f"the log before, of {restored.present_size or 'unknown'} entries, lies in {restored.replaced}")
     text += [*(f"note: {note}" for note in notes), f"Next: {following}"]
     app.show("restored", data, text, following=following)
+
+
+def _lost_notes(restored: RestoreResult) -> Iterator[str]:
+    """Yield what the entries that only the replaced log has decided about agents, keys and erasures."""
+    if restored.replaced is None or restored.present_size <= restored.size:
+        return
+    kinds = dict[str, int]()
+    with LogReader(Path(restored.replaced)) as log, log.snapshot() as snapshot:
+        for index in range(restored.size, restored.present_size):
+            event = read_event(index, snapshot.entry(index))
+            if event.stream.partition("/")[0] in _AUTHORITY:
+                kinds[event.kind] = kinds.get(event.kind, 0) + 1
+    named = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+    undone = f"; so these have no effect here: {named}" if named else ""
+    count = restored.present_size - restored.size
+    entries = f"the {count} entries" if count > 1 else "the entry"
+    yield f"{entries} from {restored.size} on of the log before {'are' if count > 1 else 'is'} not in this one{undone}"
 
 
 def _is_trusted(home: Home) -> bool:

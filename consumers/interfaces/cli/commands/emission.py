@@ -20,6 +20,8 @@ from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import KINDS
+from deedbook.ledger.events.declared import plain_data
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.codec import converted, decode_strict, json_decoder
 from deedbook.ledger.format.envelope import decode_submission, submission_dsse
 from deedbook.ledger.format.forms import is_own
@@ -60,7 +62,7 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
             app, app.author().emit(*_read_batch(read_up_to(sys.stdin.buffer, batch_text_max_bytes, "standard input")))
         )
         return
-    check_kinds((kind,))
+    check_kinds((kind,), app.query_with)
     fields, subject = list(options.pop("words")), options.pop("seal")
     path, force, is_printed = options.pop("receipt"), options.pop("force"), options.pop("dsse")
     draft = _draft_of(app, kind, fields, subject, options)
@@ -72,7 +74,12 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
         return
     if path is not None:
         check_free(path, force=force)
+    twin = None if app.as_json or draft.idem else _twin(app, draft)
     accepted = app.author().emit(draft)[0]
+    if twin is not None:
+        output.warn(
+            [f"entry {twin} says the same, and both stay: with --idem KEY, a repeated call makes no second event"]
+        )
     if path is not None:
         try:
             write_receipt(app, accepted.index, path, force=force)
@@ -80,6 +87,17 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
             error.message += f" (the event was accepted as entry {accepted.index}: `deed receipt {accepted.index}`)"
             raise
     app.show("accepted", asdict(accepted), output.accepted_line(accepted))
+
+
+def _twin(app: App, draft: Draft) -> int | None:
+    """Return the last event of the acting agent on the stream, if it has the kind and data of the draft."""
+    rows = app.query("catalog.find", stream=draft.stream, author=app.acting(), newest=True, limit=1)["items"]
+    if not rows or rows[0]["kind"] != draft.kind:
+        return None
+    index = int(rows[0]["event_index"])
+    event = read_event(index, app.client().entry(index))
+    data = msgspec.to_builtins(plain_data(event.data), str_keys=True)
+    return index if event.erased is None and data == draft.data else None
 
 
 def _draft_of(app: App, kind: str, fields: list[str], subject: str | None, options: dict[str, Any]) -> Draft:

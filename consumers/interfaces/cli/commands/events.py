@@ -15,7 +15,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.web_option import web_option
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.ledger.client.client import read_batch_path
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Corrupted, Refused
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, to_dsse
 
@@ -33,6 +33,9 @@ def show(app: App, ref: str, *, dsse: bool) -> None:
     index = app.ledger().index_of(ref)
     raw = app.client().entry(index)
     if app.bundle is None and read_event(index, raw).erased is None:
+        if index in app.withheld():
+            message = f"the longer history that this machine knows erased entry {index}: its body here is not shown"
+            raise Corrupted("ERASED_BODY_SERVED", message, index=index)
         app.client().streams.check_not_erased(index)
     if dsse:
         entry = decode_entry(raw)

@@ -16,7 +16,7 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import Lazy, LazyGroup
 from deedbook.consumers.sdk.text import counted, quote_text
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.events.declared import KindDeclared, PublisherRole, check_schema
+from deedbook.ledger.events.declared import KindDeclared, OwnKind, OwnStream, PublisherRole, check_schema
 from deedbook.ledger.format.codec import converted, encode_sorted
 
 ROLES: Final[tuple[PublisherRole, ...]] = get_args(PublisherRole)
@@ -46,10 +46,21 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
     """Declare a kind of events, which never changes: a new version is a new kind.
 
     NAME begins with x. and has at least two more words. The schema lists every field: the page "Your own events" in
-    docs/ says what it may contain. For example, harvested.json has {"type": "object", "properties": {"hive": {"type":
-    "string", "maxLength": 100}}, "required": ["hive"], "additionalProperties": false}, and the call is
-    `deed kind declare x.honey.harvested --schema @harvested.json --stream "x.hive/*" --by agent`.
-    """
+    docs/ says what it may contain. The call `deed kind declare x.honey.harvested --schema @harvested.json --stream
+    "x.hive/*" --by agent` takes for example this harvested.json:
+
+    \b
+    {"type": "object", "additionalProperties": false, "required": ["hive"],
+     "properties": {
+       "hive": {"type": "string", "maxLength": 100},
+       "state": {"type": "string", "enum": ["calm", "swarming"]},
+       "jars": {"type": "integer", "minimum": 1},
+       "kilograms": {"type": "number", "minimum": 0},
+       "is_sold": {"type": "boolean"},
+       "flowers": {"type": "array", "maxItems": 9, "items": {"type": "string", "maxLength": 40}}}}
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with backslash b
+    for value, of, field in ((name, OwnKind, "name"), (stream.removesuffix("/*"), OwnStream, "stream")):
+        converted(value, of, f"$.data.{field}")
     form = parse_json(schema, "--schema")
     check_schema(form)
     fields = {name: text or str(form.get(name, "")) for name, text in texts.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -11,6 +11,8 @@ from deedbook.consumers.interfaces.cli.reader_app import ReadingApp, ReadingComm
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.sdk.kinds import check_kinds
 from deedbook.ledger.format.forms import is_own
+
+WITHHELD: Final = "[erased in the longer history that this machine knows]"
 
 
 @click.command("log", cls=ReadingCommand, only_looks=True, looks_back=True, unseals=True)
@@ -29,7 +31,7 @@ from deedbook.ledger.format.forms import is_own
 def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **filters: Any) -> None:
     """List the last 50 events, newest first; with --after or --reverse in the order of the log."""
     if kind:
-        check_kinds((kind,))
+        check_kinds((kind,), app.query_with)
         if is_own(kind):
             load("..sdk.declared:check_declared")(app.query_with, kind)
     before, is_newest = filters.pop("before"), not filters.pop("reverse") and after is None
@@ -45,6 +47,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
         app.follow((kind,) if kind else (), filters["stream"], filters["author"], start)
         return
     answer = app.query("catalog.find", **selection, **filters)
+    withheld = app.withheld()
     rows = [
         (
             event["event_index"],
@@ -52,12 +55,14 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
             event["author"],
             event["kind"],
             event["stream"],
-            " ".join(filter(None, (_marks(event), _words(event)))),
+            " ".join(filter(None, (_marks(event), WITHHELD if event["event_index"] in withheld else _words(event)))),
         )
         for event in answer["items"]
     ]
     if app.as_json:
-        answer |= app.displayed({"items": app.described(answer["items"])})
+        items = app.described(answer["items"])
+        items = [item | {"data": {"text": WITHHELD}} if item["index"] in withheld else item for item in items]
+        answer |= app.displayed({"items": items})
     header = ("index", "accepted", "author", "kind", "stream", "text")
     output.show_page(
         app, "events", answer, lambda: output.print_table(header, rows), cursor="before" if is_newest else "after"

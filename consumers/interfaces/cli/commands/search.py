@@ -42,7 +42,7 @@ def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | Non
     best matches come first. If nothing contains all words, the most similar results are shown with their similarity.
     """
     text = " ".join(words)
-    check_kinds(options["kinds"])
+    check_kinds(options["kinds"], app.query_with)
     filters = {name: list(values) or None if isinstance(values, tuple) else values for name, values in options.items()}
     answer = app.query("search.find", text=text, limit=limit, after=after, **filters)
 
@@ -55,7 +55,10 @@ def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | Non
         if tagged:
             echo(f"{counted(tagged, 'reasoning')} with this tag: `deed reasoning list --tag {text}`")
         if answer["items"] and answer["holds"] == "some":
-            echo("Nothing holds all of that. The nearest:")
+            is_far = all(hit["near"] == "far" for hit in answer["items"])
+            echo(
+                f"Nothing holds all of that{', and nothing is similar. These are far' if is_far else '. The nearest'}:"
+            )
         for hit in answer["items"]:
             _print_hit(hit, terms)
         if not answer["items"]:

@@ -82,7 +82,7 @@ def watch(
     --post sends each event to a URL instead, until the answer is 2xx, with the same id each time. Standard error says
     where the watcher begins, and when the server is gone or back.
     """
-    check_kinds(kinds)
+    check_kinds(kinds, app.query_with)
     client = app.client()
     for kind, alike in unknown_kinds(app.query_with, kinds).items():
         echo(f"nobody has declared {kind} yet{did_you_mean(alike)}", err=True)

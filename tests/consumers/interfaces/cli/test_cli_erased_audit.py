@@ -92,9 +92,17 @@ def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple
     before = deed.home.parent / "before.tar"
     answer = deed.data("restore", before, "--replace")
     assert answer["returned"] == [index]
-    note = f"this log has the texts of 1 entry again that were erased: `deed redact {index}` erases them anew"
-    assert note in answer["notes"]
-    assert SECRET in deed("show", index)
+    command = f"`deed redact {index} --home {deed.home}`"
+    assert f"this log has the texts of 1 entry again that were erased: {command} erases them anew" in answer["notes"]
+    (gone,) = [note for note in answer["notes"] if "not in this one" in note]
+    assert "so these have no effect here: " in gone
+    assert "entry.redacted (1)" in gone
+    deed.refuses("ERASED_BODY_SERVED", "show", index)
+    deed.refuses("ERASED_BODY_SERVED", "show", index, "--dsse")
+    for words in (("log",), ("log", "--json")):
+        assert SECRET not in deed(*words)
+        assert "[erased in the longer history that this machine knows]" in deed(*words)
+    deed.refuses("HISTORY_CHANGED", "log", "--follow")
     replaced = deed.data("restore", before, "--replace")["replaced"]  # the replaced log still has the text
     redact = ("redact", index, "--reason", REASON, "--as", "root", "--yes")
     deed.refuses("HISTORY_CHANGED", *redact)  # a reader here trusts the longer log
@@ -104,6 +112,17 @@ def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple
     assert left["reason"] == "the log that was here before a restore: delete its folder"
     shutil.rmtree(replaced)
     assert files_with(deed.home) == []
+
+
+def test_restore_into_another_folder_names_texts_that_this_machine_erased(
+    erased: tuple[Deed, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deed, index = erased
+    deed("log")  # a reader here trusts the log with the redaction
+    elsewhere = Deed(capsys, Place(tmp_path / "elsewhere" / ".deedbook"))
+    answer = elsewhere.data("restore", deed.home.parent / "before.tar")
+    assert answer["returned"] == [index]
+    assert any(f"`deed redact {index} --home {elsewhere.home}` erases them anew" in note for note in answer["notes"])
 
 
 def test_signed_file_has_the_rest_of_an_erased_entry(erased: tuple[Deed, int], tmp_path: Path) -> None:

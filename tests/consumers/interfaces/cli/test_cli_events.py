@@ -222,3 +222,17 @@ def test_log_shows_the_beginning_of_each_text(alone: Deed) -> None:
     assert said[0].split()[-1] == "text"
     assert said[1].endswith("The buffer holds 3 items")
     assert said[2].endswith("Find the leak")
+
+
+def test_a_page_as_json_says_on_stderr_that_there_is_more(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    stream = start_session(alone, "long")
+    for number in range(20):
+        emit_finding(alone, stream, f"a rare finding {number}")
+    assert alone.run("log", "--stream", stream, "--json").err == ""
+    assert alone.run("search", "rare finding", "--json").err == ""
+    emit_finding(alone, stream, "a rare finding once more")
+    said = alone.run("search", "rare finding", "--json")
+    following = json.loads(said.out)["next"]
+    assert said.err == f"a page of 21 rows; continue with: {following} --json\n"
+    assert alone.run("search", "rare finding", "--limit", 20, "--json").err == ""  # the caller asked for a page

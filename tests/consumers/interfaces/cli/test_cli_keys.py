@@ -182,3 +182,13 @@ def test_keys_are_rotated_locally_and_through_a_server(deed: Deed, fresh: Fresh)
             (keys / name).chmod(0o600)
         deed("session", "start", "--as", "b", "--task", "t", fresh("rotated"))
         assert not list(keys.glob("*.new"))
+
+
+def test_audits_after_a_theft_say_what_can_be_done(mine: Deed) -> None:
+    mine("session", "start", "s1", "--as", "a", "--task", "t")
+    mine("key", "compromised", "a", "--since", mine.size() - 1, "--reason", "phished")
+    for verb in ("verify", "fsck"):
+        said = mine.run(verb)
+        assert said.code == 6, said
+        assert "look at each entry that `deed log` marks as COMPROMISED" in said.err
+    assert mine("verify", "--accept", "SUSPECT_KEY")

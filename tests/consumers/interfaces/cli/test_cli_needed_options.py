@@ -73,7 +73,7 @@ def test_every_needed_option_of_an_operation_is_named_with_its_value(deed: Deed)
         "session retract 1": "--reason TEXT|@FILE",
         "handoff block h": "--reason TEXT",
         "handoff supersede h": "--by ID",
-        "handoff waive h": "--criterion N",
+        "handoff waive h": "--criterion N, --reason TEXT",
         "handoff ask-waiver h --criterion 1": "--reason TEXT",
         "reasoning settle r --step 1 --how x": "--holds or --refuted",
     }.items():
