@@ -66,7 +66,7 @@ def parse_moment(text: str, field: str = "as_of") -> str:
     except Refused as error:
         raise Refused(error.code, f"{error.message}, or an entry's index (120)", field=field) from None
     if moment_ms > to_ms(now + clock_difference_max):
-        raise Refused("INVALID_FIELD", f"{field} is in the future: {text[:since_max_chars]}", field=field)
+        raise Refused("NOT_FOUND", f"{field} is in the future: {text[:since_max_chars]}", field=field)
     return clock_text(moment_ms)
 
 

@@ -2,7 +2,8 @@
 
 A time means the last entry, in log order, that was accepted at or before it. If root set the clock back
 (``ledger.clock_set``), one time can occur on both sides of the setting; it means the later side, because root declared
-the earlier times wrong. Leases are evaluated at the requested time. A time in the future means now.
+the earlier times wrong. Leases are evaluated at the requested time. A time after the last entry means now; interfaces
+refuse the future before they ask.
 """
 
 from __future__ import annotations

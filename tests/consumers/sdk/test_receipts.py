@@ -237,7 +237,7 @@ def test_evidence_with_other_fields_or_types_is_refused_by_both(client: LocalCli
     if chain := change.get("chain"):  # entry 0 under an index that equals 0 only in Python
         chain[0][1] = evidence["chain"][0][1]
         chain += evidence["chain"][1:]
-    with pytest.raises(Refused):
+    with pytest.raises(Corrupted):
         check(msgspec.structs.replace(receipt, extra=msgspec.json.encode(evidence | change)), Anchors())
 
 

@@ -335,11 +335,14 @@ def test_missing_file_is_answered_with_the_nearest(deed: Deed, tmp_path: Path, w
     [
         ("search x --since today --until yesterday", "until is before since: nothing can be in between"),
         ("log --since 2d --until 2025-01-01", "until is before since: nothing can be in between"),
-        ("log --as-of 2099-01-01", "as_of is in the future: 2099-01-01"),
     ],
 )
 def test_period_without_time_is_refused(deed: Deed, words: str, end: str) -> None:
     assert deed.refuses("INVALID_FIELD", *words.split())["message"] == end
+
+
+def test_future_is_refused(deed: Deed) -> None:
+    assert deed.refuses("NOT_FOUND", "log", "--as-of", "2099-01-01")["message"] == "as_of is in the future: 2099-01-01"
 
 
 def test_session_that_ends_without_a_report_is_answered_with_the_command_that_makes_it(deed: Deed) -> None:

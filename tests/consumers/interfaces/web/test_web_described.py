@@ -100,6 +100,8 @@ def test_the_description_is_as_wide_as_what_is_accepted(
         assume(mode is GenerationMode.POSITIVE or not _has_foreign_word(case.query.get("text")))
         # In an address, a single text in place of a list counts as a list of one.
         assume(mode is GenerationMode.POSITIVE or not any(isinstance(case.query.get(name), str) for name in lists))
+        if {"since", "until"} <= case.query.keys():  # no schema can say that a period ends after it begins
+            del case.query["until"]
         case.headers = {name: value for name, value in (case.headers or {}).items() if name.lower() != "accept"}
         case.call_and_validate(headers=headers, checks=CHECKS)
 
