@@ -58,6 +58,7 @@ Form: TypeAlias = Literal["line", "text", "hash", "url", "ref"]
 HOLDING: Final = frozenset({"ok", "file_changed_line_same", "moved"})
 NO_LINE: Final = "The file is there, but the reference names no line, so it shows nothing: path:line is better"
 NOT_THERE: Final = "It was not there when its author cited it"
+MISQUOTED: Final = "The line reads as its author quoted it, but the hash that they signed is of another text"
 FORMS: Final = (
     "path:line, path:5-9, path:line:text, path:line:sha256:HEX, REV:path:line, a URL, or a ref of this ledger"
 )
@@ -389,8 +390,10 @@ def _compare(
     if evidence.form == "text" and not stands(evidence.text, line):
         here = _Comparison("line_changed", "The text is not on the line", digest, at)
         return _elsewhere(evidence, file, known, reads, here)
+    is_whole = evidence.form == "text" and " ".join(evidence.text.split()) == " ".join(line.split())
     if known and known != digest:
         note = f"The line is not what {'its author cited' if earlier is None else 'an earlier validation found'}"
+        note = MISQUOTED if is_whole and earlier is None else note
         return _elsewhere(evidence, file, known, reads, _Comparison("line_changed", note, digest, at))
     if evidence.form == "hash" and not file.digest.startswith(evidence.digest):
         if known:
@@ -399,7 +402,7 @@ def _compare(
         return _Comparison("file_changed", note, digest, at)
     if earlier is not None and earlier.file != f"sha256:{file.digest}":
         return _Comparison("file_changed_line_same", "The file changed since an earlier validation", digest, at)
-    says_more = evidence.form == "text" and " ".join(evidence.text.split()) != " ".join(line.split())
+    says_more = evidence.form == "text" and not is_whole
     return _Comparison("ok", "The line says more than the reference quotes" if says_more else "", digest, at)
 
 
@@ -421,7 +424,11 @@ def _elsewhere(evidence: Evidence, file: FileText, known: str, reads: Reads, her
         and (evidence.form != "text" or stands(evidence.text, text))
     }
     if not places:
-        return here._replace(note=f"{here.note}, and the file has that text nowhere else")
+        return (
+            here
+            if here.note == MISQUOTED
+            else here._replace(note=f"{here.note}, and the file has that text nowhere else")
+        )
     nearest = min(places, key=lambda number: abs(number - evidence.line))
     says = sum(map(str.isalnum, evidence.text or places[nearest]))
     if len(places) > 1 and says < telling_chars_min:

@@ -197,6 +197,7 @@ def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, 
                 "unknowns": len(item["remaining_unknowns"]),
                 "total": record["total"],
                 "meaning": record["meaning"],
+                "counts": record["counts"],
                 "points": [
                     {
                         "at": point["timestamp"],

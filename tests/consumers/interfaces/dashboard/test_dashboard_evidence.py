@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from graphs import graph
-from looking import Viewer, look
+from looking import Viewer, look, seal
 from test_dashboard_reasoning import record
 
 from deedbook.ledger.events import handoff as kinds
@@ -75,6 +75,15 @@ def test_a_signed_hash_of_another_text_than_the_quoted_one_is_not_called_a_chang
     assert "hash differs" in page
     assert "The line reads as its author quoted it, but the hash that they signed is of another text." in page
     assert "nowhere else" not in page
+    assert page.count("<pre") == 1  # the quote and the present line are the same text
+
+
+def test_doubts_about_the_reasoning_are_said_directly_above_the_buttons(rita: Viewer) -> None:
+    seal(rita.ledger)
+    for address, query in PAGES[:2]:
+        above = rita.page(address, **query).partition('<button class="yes"')[0].rpartition("passphrase")[2]
+        words = ("not validated", "1 of 4 cited places changed", "1 of 4 cited places gone")
+        assert [word in above for word in words] == [True] * 3, address
 
 
 def test_a_file_that_is_put_right_is_as_signed_at_the_next_look(rita: Viewer, project: Path) -> None:

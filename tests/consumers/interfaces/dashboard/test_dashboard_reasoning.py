@@ -83,6 +83,7 @@ def test_a_refuted_or_unvalidated_graph_does_not_look_trusted(viewer: Viewer) ->
     assert "found wrong" in page
     assert "evidence gone" in page
     assert data["rules"][0]["name"] == "found_wrong"
+    assert len(re.findall("[0-9]+ open", page)) == 2  # the report speaks of assumptions in the words of the page
 
 
 def test_what_changed_since_another_version_was_applied_and_hashed_here(viewer: Viewer) -> None:

@@ -208,8 +208,24 @@ def test_each_agent_has_its_last_report_its_next_step_and_its_calibration(lived:
     (title,) = re.findall(r"<svg[^>]*spark[^>]*>\s*<title>(.*?)</title>", lived.page("/week"), re.DOTALL)
     assert title.split()[2] == day  # FROM to DAY, and then each report
     assert f"{point['at'][:10]} {point['bias']:+.2f}" in title
+    assert agent["counts"][point["status"]] == 1
+    assert f"1 {point['status'].replace('_', ' ')}</span>" in lived.page("/week").partition("agents-title")[2]
     (claimed,) = lived.data("/week", **SPRING)["agents"]
     assert (claimed["row"]["agent"], claimed["row"]["claim"]["importer"], claimed["points"]) == ("ghost", "bob", [])
+
+
+def test_the_chart_of_an_overconfident_report_is_above_the_line_and_in_its_colour(viewer: Viewer) -> None:
+    log(viewer, "s1", session.SessionStarted(task="t", ai_id="model"))
+    for phase, uncertainty in (("PREFLIGHT", 0.9), ("POSTFLIGHT", 0.1)):
+        vectors = session.Vectors(**VECTORS["PREFLIGHT"] | {"uncertainty": uncertainty})
+        log(viewer, "s1", session.AssessmentRecorded(phase=phase, vectors=vectors))
+    report(viewer, "s1", task_summary="done", key_findings=["one"])
+    page = viewer.page("/week")
+    assert "1 overconfident" in page
+    ((colour, y),) = re.findall(r'<circle class="(\w+)" cx="[0-9.]+" cy="([0-9.]+)"', page)
+    assert (colour, float(y) < 20) == ("wait", True)
+    ((colour, y),) = re.findall(r'<circle class="(\w+)" cx="[0-9.]+" cy="([0-9.]+)"', viewer.page("/a/bob"))
+    assert (colour, float(y) < 60) == ("wait", True)
 
 
 def test_reports_about_the_same_work_are_shown_together(viewer: Viewer) -> None:
