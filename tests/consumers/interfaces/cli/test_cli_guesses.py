@@ -431,7 +431,7 @@ def test_removal_of_an_agent_names_its_open_sessions_and_work(deed: Deed) -> Non
     assert "warning: open sessions of leaver, which nobody can end now: left-open" in said.err
     assert "warning: work that waits for leaver: for-leaver" in said.err
     deed("agent", "add", "nothing-left")
-    assert deed.run("agent", "remove", "nothing-left").err == ""
+    assert deed.run("agent", "remove", "nothing-left").err == "signed by root\n"
 
 
 def test_text_in_a_hint_is_quoted_for_the_shell(nowhere: Deed) -> None:
