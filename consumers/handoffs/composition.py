@@ -134,6 +134,10 @@ def amendment_of(handoff: dict[str, Any], changes: dict[str, Any], reason: str, 
         # The current reviewer passes the review on. The file stays as it is; the next rendering writes the new name
         # into it.
         return replace(amended(content, changes, reason), hands_over=True)
+    cited = changes.get("reasoning_refs")
+    if cited and changes.keys() == {"reasoning_refs"} and cited == content.reasoning_refs:
+        versions = "these versions" if len(cited) > 1 else "this version"
+        raise Refused("NOTHING_CHANGED", f"{handoff['id']} already cites {versions}: amend it after the next step")
     data = amended(content, changes, reason)
     # Content that the file cannot hold is refused now; the next rendering writes the file.
     if content.template is None:

@@ -133,7 +133,7 @@ class UnknownResolved(Correction, frozen=True):
 class ToolUsed(EventData, frozen=True):
     """A tool that the agent used to find something out."""
 
-    tool: Annotated[Label, msgspec.Meta(description="Its name.")]
+    tool: Annotated[Label, msgspec.Meta(description="Its name, at most 200 characters.")]
     purpose: Annotated[OptionalText, msgspec.Meta(description="The purpose.")] = ""
     topic: Topic = ""
 

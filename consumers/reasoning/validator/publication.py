@@ -37,6 +37,8 @@ from deedbook.projections.answers.checked import formed
 from deedbook.projections.validations.answers import Validations
 
 again_after_s: Final = 86_400
+able_named_max: Final = 3
+VALIDATING: Final = frozenset({"reviewer", "human", "service"})
 
 
 class _ReasoningAnswer(msgspec.Struct):
@@ -90,7 +92,12 @@ def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: boo
         }.get(refusal.code)
         if must or why is None:
             raise
-        command = f"`deed reasoning validate {quote(validated.reasoning_id)} --as NAME`"
+        agents = view("agents.list", {})["agents"]
+        able = [
+            row["name"] for row in agents if VALIDATING.intersection(row["roles"]) and row["name"] != validated.owner
+        ]
+        names = f" ({', '.join(able[:able_named_max])})" if able else ""
+        command = f"`deed reasoning validate {quote(validated.reasoning_id)} --as NAME`{names}"
         return {"not_published": f"{why}: a reviewer publishes it with {command}"}
     return {"published": index} if is_new else {"same_as": index, "not_published": f"same as entry {index}"}
 

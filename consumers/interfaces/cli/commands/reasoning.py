@@ -123,7 +123,15 @@ def reasoning() -> None:
 def start(app: App, /, id_: str | None, **options: Any) -> None:
     """Start a reasoning."""
     data = kinds.ReasoningStarted(**values_of(OPERATIONS["start"].arguments, options))
-    emit(app, id_ or default_id(data.task), [data])
+    name = id_ or default_id(data.task)
+    try:
+        emit(app, name, [data])
+    except Refused as refusal:
+        if refusal.code != "TRANSITION_NOT_ALLOWED":
+            raise
+        extend = f"`deed reasoning step {quote(name)} TEXT` extends it"
+        message = f"{refusal.message}, as in `deed reasoning start {quote(f'{name}-2')} --task TEXT`; {extend}"
+        raise Refused(refusal.code, message, **refusal.details) from refusal
 
 
 @reasoning.command(**_with_text("step"))

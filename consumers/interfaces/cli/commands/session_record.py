@@ -105,11 +105,11 @@ def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
     Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
-    most used options, are finding (evidence), unknown, dead-end (why; basis: tried or argued), tool (purpose), artifact
-    (purpose), reasoning (task), step (type, evidence, rests-on), assume (check), settle (step, holds) and conclude
-    (rests-on). A line `topic: NAME` gives the topic of the entries below it: a handoff takes along only its own. The
-    content of an artifact's file is stored. `reasoning` with a task starts one; without a task it extends an existing
-    one. Recording the same file again adds nothing.
+    most used options, are finding (evidence), unknown, dead-end (why; basis: tried or argued), tool (purpose; its text
+    has at most 200 characters), artifact (purpose), reasoning (task), step (type, evidence, rests-on), assume (check),
+    settle (step, holds) and conclude (rests-on). A line `topic: NAME` gives the topic of the entries below it: a
+    handoff takes along only its own. The content of an artifact's file is stored. `reasoning` with a task starts one;
+    without a task it extends an existing one. Recording the same file again adds nothing.
     """
     session_id, file = session_and(app, arguments, "FILE")
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
@@ -153,7 +153,11 @@ def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
     what = ", ".join(counted(number, _NOUNS.get(kind, kind).replace("-", " ")) for kind, number in counts.items())
     first, last = accepted[0].index, accepted[-1].index
     at_entries = f"entry {first}" if first == last else f"entries {first} to {last}"
-    app.show("session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({at_entries})")
+    without_basis = any(isinstance(entry.data, kinds.DeadEndLogged) and entry.data.basis is None for entry in entries)
+    remark = "; dead ends as tried: `basis: argued` if nobody tried it" if without_basis and not repeated else ""
+    app.show(
+        "session", answer, f"{session}: {what} {'stood already' if repeated else 'recorded'} ({at_entries}){remark}"
+    )
     warn(() if app.as_json else warnings)
 
 

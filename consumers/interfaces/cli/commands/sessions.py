@@ -224,7 +224,10 @@ def record(app: App, session_id: str, data: EventData, what: str) -> None:
     """Append one event of a session and print the result."""
     name, accepted = append(app, session_id, data)
     answer = {"id": name, "accepted": asdict(accepted[0])}
-    app.show("session", answer, f"{name}: {what} recorded (entry {accepted[0].index})")
+    line = f"{name}: {what} recorded (entry {accepted[0].index})"
+    if isinstance(data, kinds.DeadEndLogged) and data.basis is None:
+        line += ", as tried; --basis argued if nobody tried it"
+    app.show("session", answer, line)
 
 
 def print_session(session: dict[str, Any]) -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     Fresh = Callable[[str], str]
 
 
-def record(deed: Deed, name: str) -> str:
-    """Record three steps, an assumption and a conclusion; return the ref."""
+def record(deed: Deed, name: str, task: str = "Why is the disk full?") -> str:
+    """Record three steps, an assumption and a conclusion; return the ref, which equal texts have in common."""
     reasoning = ["--as", "a"]
-    deed("reasoning", "start", name, "--task", "Why is the disk full?", "--domain", "operations", *reasoning)
+    deed("reasoning", "start", name, "--task", task, "--domain", "operations", *reasoning)
     step = ["reasoning", "step", name, *reasoning]
     deed(*step, "The disk is at 98 %", "--type", "observation", "--evidence", "logs/disk.log:14", "--confidence", 0.9)
     deed(*step, "Backups start at 03:00", "--type", "observation")
@@ -251,7 +251,7 @@ def test_refuted_assumption_is_called_refuted_in_every_form(alone: Deed, tmp_pat
 
 def test_retracted_step_is_named_with_its_entry(deed: Deed, fresh: Fresh) -> None:
     name = fresh("retracted")
-    record(deed, name)
+    record(deed, name, name)
     own = (name, "--as", "a")
     message = deed.refuses("STEP_CONFLICT", "reasoning", "step", *own, "Again", "--number", 2)["message"]
     assert f"`deed reasoning retract {name} --step 2 --reason TEXT` and record it again" in message
@@ -274,7 +274,7 @@ def test_retracted_step_is_named_with_its_entry(deed: Deed, fresh: Fresh) -> Non
 
 def test_versions_are_listed_with_their_refs(deed: Deed, fresh: Fresh) -> None:
     name = fresh("versions")
-    record(deed, name)
+    record(deed, name, name)
     rows = deed.data("reasoning", "show", name)["versions"]
     lines = deed("reasoning", "show", name, "--versions").splitlines()
     assert [line.split()[:2] for line in lines] == [[str(row["version"]), row["ref"]] for row in rows]
@@ -284,7 +284,7 @@ def test_versions_are_listed_with_their_refs(deed: Deed, fresh: Fresh) -> None:
 
 def test_second_statement_about_an_assumption_says_what_was_said_before(deed: Deed, fresh: Fresh) -> None:
     name = fresh("settled")
-    record(deed, name)
+    record(deed, name, name)
     settle = ("reasoning", "settle", name, "--step", 4, "--how", "lsof")
     assert deed.run(*settle, "--holds", "--as", "a").err == ""
     said = deed.run(*settle, "--refuted", "--as", "a").err
@@ -299,3 +299,31 @@ def test_reasoning_without_a_conclusion_is_offered_one(deed: Deed, fresh: Fresh,
     deed("reasoning", "step", name, "It is full", "--as", "a")
     said = deed.run("reasoning", "validate", name, "--tree", tmp_path).err
     assert f"it is not concluded yet: `deed reasoning conclude {name} TEXT --rests-on N --as a`" in said
+
+
+def test_start_with_an_id_that_is_taken_shows_where_another_goes(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("taken")
+    start = ("reasoning", "start", name, "--task", "Why?", "--as", "a")
+    deed(*start)
+    message = deed.refuses("TRANSITION_NOT_ALLOWED", *start)["message"]
+    assert f"choose another id, as in `deed reasoning start {name}-2 --task TEXT`" in message
+    assert f"`deed reasoning step {name} TEXT` extends it" in message
+
+
+def test_version_that_a_handoff_cites_already_is_no_amendment(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("cited")
+    record(deed, name, name)
+    deed("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "T", "--reasoning", name)
+    amend = ("handoff", "amend", name, "--reasoning", name, "--as", "a")
+    assert f"{name} already cites this version" in deed.refuses("NOTHING_CHANGED", *amend)["message"]
+    deed("reasoning", "step", name, "Logs fill it", "--as", "a")
+    deed(*amend)
+
+
+def test_agent_that_may_not_validate_reads_who_may(deed: Deed, fresh: Fresh, tmp_path: Path) -> None:
+    name = fresh("validated")
+    deed("reasoning", "start", name, "--task", "Why?", "--as", "a")
+    deed("reasoning", "step", name, "It is full", "--type", "observation", "--as", "a")
+    deed("reasoning", "conclude", name, "Empty it", "--rests-on", 1, "--as", "a")
+    said = deed.run("reasoning", "validate", name, "--tree", tmp_path, "--as", "b").err
+    assert f"a reviewer publishes it with `deed reasoning validate {name} --as NAME` (rita)" in said

@@ -78,6 +78,16 @@ def test_what_is_no_utf_8_is_refused_and_not_mended(deed: Deed, session: str, tm
     assert told == "the file of entries is not UTF-8 (in line 1)"
 
 
+def test_dead_end_without_a_basis_is_said_to_count_as_tried(deed: Deed, session: str, tmp_path: Path) -> None:
+    dead_end = ("session", "dead-end", session, "A cache", "--why", "it hides it", "--as", "a")
+    assert deed(*dead_end).endswith(", as tried; --basis argued if nobody tried it\n")
+    assert "as tried" not in deed(*dead_end, "--basis", "tried")
+    for basis, is_said in (("", True), ("  basis: argued\n", False)):
+        (file := tmp_path / "e.txt").write_text(f"dead-end: A cache\n  why: it hides it\n{basis}")
+        said = deed("session", "record", session, file, "--as", "a")
+        assert ("dead ends as tried: `basis: argued` if nobody tried it" in said) is is_said
+
+
 def test_each_fault_is_named_by_its_line() -> None:
     text = "finding: x\n  why: y\nfindin: y\ndead-end: z\ntool:\nstep: q\n"
     text += "reasoning: r\n  task: t\nstep: a\n  rests-on: b\n"

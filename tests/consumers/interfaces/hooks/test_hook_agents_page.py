@@ -76,9 +76,9 @@ def test_an_empty_repository_comes_to_a_finished_handoff_by_the_page_alone(tmp_p
         "tested by: python -m unittest",
         "found: TTL is never read (src/auth.py:1:TTL)",
         "trap: tests stop the clock",
-        "tried: Clearing CACHE on a timer: each worker has its own",
+        "tried: Clear CACHE hourly: one per worker",
         "not known: Who fills CACHE?",
-        "CONCLUSION: Compare the age with TTL",
+        "CONCLUSION: Compare age and TTL",
     ):
         assert told in shown
     for words in example(1, place)[1:]:
