@@ -141,6 +141,14 @@ def log_outage(news: Unavailable | int) -> None:
         log.info("server is back", entries=news)
 
 
+def wait_for_server(client: Client, stop: threading.Event, tell: Callable[[Unavailable | int], None]) -> None:
+    """Return when the server answers again, after ``tell`` got the log's size, or when ``stop`` is set."""
+    while not stop.wait(server_wait_s):
+        with contextlib.suppress(Unavailable):
+            tell(client.head().size)
+            return
+
+
 class Reactor:
     """One subscription: a name, and the functions that it calls with events."""
 
@@ -216,10 +224,7 @@ class Reactor:
                 tell(error)
             else:
                 return
-            while not stop.wait(server_wait_s):
-                with contextlib.suppress(Unavailable):
-                    tell(self._client.head().size)
-                    break
+            wait_for_server(self._client, stop, tell)
 
     def retry(self, index: int) -> None:
         """Call the functions with a dead letter again; if they succeed, delete it in one transaction.

@@ -251,7 +251,7 @@ class AsyncConnection:
             if failed.done():
                 raise failed.result()
             try:
-                with bus_errors(f"{description} (is `deed serve` running?)"):
+                with bus_errors(f"{description} (does `deed serve` run there?)"):
                     return await task
             except Unavailable as error:
                 if isinstance(error.__cause__, nats.errors.NoRespondersError):
@@ -279,7 +279,7 @@ class AsyncConnection:
             return Refused(
                 "BUS_DENIED", f"{message}: give it a certificate, or name it with nats://", server=self._server
             )
-        message = f"there is no connection to {self._server} (is `deed serve` running?)"
+        message = f"there is no connection to {self._server}: start `deed serve` there, in the ledger's folder"
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server)
 
     def _no_responders_error(self) -> DeedbookError:

@@ -71,6 +71,8 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             is_whole = False
         if not is_whole:  # raised outside of the handler, because the cause may contain the token
             message = f"this is not a complete invitation: copy the whole line that begins with {PREFIX}"
+            if "://" in code:
+                message = "an address is no invitation: `deed agent invite NAME`, where the ledger is, prints one"
             raise Refused("INVALID_FORMAT", message)
         if not 0 <= invitation.expires_ms <= expires_max_ms:
             message = "this invitation ends at a time that no clock shows, so no ledger made it: ask for another one"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 POSSESSION_TYPE = "application/vnd.deedbook.possession.v1"
 JOINING_TYPE = "application/vnd.deedbook.joining.v1"
 _names_shown_max: Final = 10
+_KEY_SUFFIXES: Final = frozenset({".key", ".nkey"})
 
 
 class Key:
@@ -247,9 +248,8 @@ def read_private(path: Path) -> bytes:
             raise Refused("KEY_FILE_MODE", message, path=str(path))
         return read_all(descriptor, path, config_size_max_bytes)
     similar = did_you_mean(near(path.stem, (file.stem for file in path.parent.glob(f"*{path.suffix}"))))
-    message = (
-        f"there is no key file {path}{similar or ': copy it from the machine that has it, or register a new agent'}"
-    )
+    only = f": only its holder can act as {path.stem}, on the machine that has it, or register a new agent"
+    message = f"there is no key file {path}{similar or (only if path.suffix in _KEY_SUFFIXES else '')}"
     if names := names_of_agents(path.parent):
         message += f" (here are the keys of {names})"
     raise Refused("KEY_FILE_MISSING", message, path=str(path))

@@ -162,6 +162,7 @@ def check_server(url: str) -> str:
     if not all(map(_is_server, url.split(","))):
         url_text = repr(url[:80]) if "@" not in url else "this URL"
         message = f"{url_text} is no server: it must look like nats://HOST:PORT, as `deed serve` prints it"
-        hint = did_you_mean([f"nats://{url}"] if "@" not in url and _is_server(f"nats://{url}") else [])
+        meant = f"nats://{re.sub('^https?://', '', url)}"
+        hint = did_you_mean([meant] if "@" not in url and _is_server(meant) else [])
         raise Refused("INVALID_FIELD", message + hint, path="server")
     return url

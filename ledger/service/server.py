@@ -176,7 +176,9 @@ class EmbeddedServer:
         self._locks.append(self._open_lock("owner.lock"))
         try:
             if not _try_lock(self._locks[0]):
-                self._raise_in_use("another process runs the bus of this ledger: stop that process first")
+                self._raise_in_use(f"{self._owner()} runs the bus of this ledger: stop that process first")
+            os.truncate(self._locks[0], 0)
+            os.pwrite(self._locks[0], f"{os.getpid()}\n".encode(), 0)
             self._locks.append(self._open_lock("server.lock"))
             if not _try_lock(self._locks[1]):
                 _end_orphan(self.folder, self._config)
@@ -185,6 +187,11 @@ class EmbeddedServer:
         except Unavailable:
             self.stop()
             raise
+
+    def _owner(self) -> str:
+        """Return the process that holds owner.lock, in words with a command that ends it."""
+        pid = _pid_in(self.folder / "owner.lock")
+        return "another process" if pid is None else f"another process (Ctrl-C there or `kill {pid}` ends it)"
 
     def _open_lock(self, name: str) -> int:
         return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -53,6 +53,7 @@ class App(ReadingApp):
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options)
         self._ledger: Ledger | None = None
+        self._was_open = False
         self._bundle: BundleLedger | None = None
         self._passphrases: dict[str, str] = {}
         self._opened: dict[str, Key] = {}
@@ -88,12 +89,17 @@ class App(ReadingApp):
     def ledger(self) -> Ledger:
         """Return the ledger of this run, opened once: that of the settings, or the bundle that --bundle names."""
         if self._ledger is None:
-            self._ledger = (
-                Ledger(settings=super().settings(), passphrase=self.unlock, views=self._fold_views)
-                if self.bundle is None
-                else self._open_bundle(self.bundle)
-            )
+            self._ledger = self._open_ledger() if self.bundle is None else self._open_bundle(self.bundle)
+            self._was_open = True
         return self._ledger
+
+    def _open_ledger(self) -> Ledger:
+        try:
+            return Ledger(settings=super().settings(), passphrase=self.unlock, views=self._fold_views)
+        except Unavailable as error:
+            if error.code == "BUS_UNAVAILABLE" and not self._was_open:
+                error.message += ". Nothing was done: repeat the call when it answers"
+            raise
 
     def _fold_views(self, client: LogReads, settings: Settings) -> Views:
         views: Views = load("fold_views:fold_views")(client, settings, is_shown=not self.as_json)

@@ -11,7 +11,9 @@ from typing import Final
 VERBS: Final[dict[str, tuple[str, ...]]] = {
     "blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
     "close": ("settle QUESTION", "handoff complete ID", "session end"),
+    "clone": ("join CODE", "agent invite NAME"),
     "comment": ("handoff log ID", "ask NAME TEXT --about HANDOFF"),
+    "config": ("join --address URL", "trust"),
     "commit": ("handoff complete ID --summary TEXT", "decide TEXT"),
     "create": ("handoff create", "session start", "decide TEXT"),
     "delete": ("withdraw DECISION --reason TEXT", "handoff cancel ID --reason TEXT", "agent remove NAME"),
@@ -19,18 +21,22 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "dependencies": ("handoff graph",),
     "deps": ("handoff graph",),
     "history": ("log", "handoff show ID"),
+    "invite": ("agent invite NAME",),
     "issue": ("handoff create", "handoff list"),
     "leave": ("uninstall", "agent remove NAME"),
     "list": ("handoff list", "session list", "decisions", "questions"),
     "logout": ("uninstall",),
     "ls": ("handoff list", "log"),
     "note": ("session finding TEXT", "ask NAME TEXT"),
+    "pull": ("unread", "log", "spool send"),
+    "push": ("spool send", "notes push"),
     "pr": ("handoff complete ID", "handoff check-files"),
     "record": ("session finding TEXT",),
     "reopen": ("handoff request-changes ID --reason TEXT",),
     "reset": ("uninstall", "restore FILE"),
     "revert": ("withdraw DECISION --reason TEXT", "handoff cancel ID --reason TEXT"),
-    "stop": ("session end",),
+    "stop": ("session end", "doctor"),
+    "sync": ("spool send", "handoff watch DIR --once"),
     "tree": ("handoff graph",),
     "undo": ("uninstall", "withdraw DECISION --reason TEXT", "session retract REF"),
     "whoami": ("next", "agent list"),
@@ -64,6 +70,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "import md": ("import handoffs",),
     "import old": ("import handoffs",),
     "report find": ("report query --task-pattern TEXT", "search TEXT"),
+    "report submit": ("report generate ID",),
     "report search": ("report query --task-pattern TEXT", "search TEXT"),
     "session TEXT": ("session finding TEXT",),
     "session export": ("session move", "report generate"),
@@ -149,6 +156,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--message": ("--summary", "--reason", "--text", "--title", "--why", "--comment", "TEXT|@FILE", "TEXT"),
     "--mine": ("--to NAME", "--as"),
     "--name": ("NAME", "[ID]", "ID", "--id"),
+    "--offline": ("--spool",),
     "--needs": ("--depends-on",),
     "--oneline": ("--limit",),
     "--out": ("--file", "FILE", "FILE|DIR", "FILE|DIR/"),
@@ -159,6 +167,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--role": ("ROLE",),
     "--session": ("[ID]", "ID"),
     "--short": ("--level minimal",),
+    "--since": ("--from-start",),
     "--status": ("--all",),
     "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
@@ -220,6 +229,19 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
 }
 """By a verb and an option that it lacks: the command that does it, where it is another one."""
 
+_REACHED: Final = "it listens on 127.0.0.1; other machines come through an SSH tunnel or a TCP proxy (deploy/README.md)"
+EXPLANATIONS: Final[dict[str, str]] = {
+    "serve --address": _REACHED,
+    "serve --bind": _REACHED,
+    "serve --host": _REACHED,
+    "serve --listen": _REACHED,
+    "serve --port 0": "leave --port out: then it takes the port of its last run, or a free one",
+    "serve status": "`deed doctor` says whether it runs, and where",
+    "serve stop": "Ctrl-C ends it, or SIGTERM; a second `deed serve` names its process",
+    "watch --follow": "it follows anyway: leave --follow out",
+}
+"""By a verb and an option or word that it lacks: how it works here, where no command does that."""
+
 NO_DATES: Final = frozenset({"--deadline", "--due", "--not-before", "--until"})
 """Options for a date, which a handoff does not have: its text says it."""
 
@@ -234,6 +256,7 @@ WITHOUT_ARGUMENT: Final = {
     "report show": "report query",
     "search": "log --since TIME",
     "show": "log",
+    "watch": "log --follow",
 }
 """By a verb that lacks its argument: the command that lists the things from which it takes one."""
 

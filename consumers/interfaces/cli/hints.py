@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import join, quote
 from typing import Final
@@ -14,9 +15,11 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli import guesses
-from deedbook.consumers.interfaces.cli.verbs import ExtraWords
-from deedbook.ledger.errors import did_you_mean, near
+from deedbook.consumers.interfaces.cli.verbs import ExtraWords, Options
+from deedbook.ledger.errors import DeedbookError, did_you_mean, near
 from deedbook.ledger.events import KINDS
+from deedbook.ledger.format.forms import NAME_PATTERN
+from deedbook.ledger.home.settings import read_settings
 
 _DATE: Final = re.compile(r"\d{4}-\d\d|\d+ ?(d|h|days?|hours?|weeks?)\b|today|yesterday")
 _SUFFIX: Final = re.compile(r"\.[a-z]\w{0,7}$")
@@ -28,7 +31,7 @@ def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Se
     form = "TEXT" if " " in name else "FILE" if _SUFFIX.search(name) else name
     for guess in ([*words, *args[:2]], [*words, form]):
         if (lines := guesses.VERBS.get(" ".join(guess))) is not None:
-            return lines
+            return _with_facts(ctx, name, args, lines)
     singular = name.removesuffix("s")
     command = None if singular == name else group.get_command(ctx, singular)
     if not isinstance(command, click.Group):
@@ -36,6 +39,19 @@ def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Se
     if len(args) > 1 and command.get_command(ctx, args[1]) is not None:
         return (join([*words, singular, *args[1:]]),)
     return (join([*words, singular, "list"]),) if command.get_command(ctx, "list") is not None else ()
+
+
+def _with_facts(ctx: click.Context, name: str, args: Sequence[str], lines: Sequence[str]) -> Sequence[str]:
+    """Return the commands of a guess with the name in the call, and for `whoami` with the agent who acts here."""
+    is_name = len(args) > 1 and re.fullmatch(NAME_PATTERN, args[1]) is not None
+    if is_name and all(word.startswith("-") for word in args[2:3]) and len(lines) == 1:
+        return [re.sub(r"^(agent \S+) NAME$", rf"\1 {args[1]}", lines[0])]
+    if name == "whoami":
+        options = ctx.find_object(Options) or Options()
+        with suppress(DeedbookError):
+            agent = read_settings(home=options.home, agent=options.agent).agent
+            return lines if agent is None else [f"agent show {agent}", *lines]
+    return lines
 
 
 def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
@@ -74,7 +90,10 @@ def option_hint(command: click.Command, path: str, option: str, value: str) -> s
     forms = [f"{option} {guesses.DATE}"] * bool(_DATE.match(value)) + [f"{option} {value}"]
     forms += [] if option in options else [option]
     for form in forms:
-        if (line := guesses.OPTIONS_OF_VERB.get(" ".join([*path.split()[1:], form]))) is not None:
+        call = " ".join([*path.split()[1:], form])
+        if call in guesses.EXPLANATIONS:
+            return guesses.EXPLANATIONS[call]
+        if (line := guesses.OPTIONS_OF_VERB.get(call)) is not None:
             return f"did you mean `deed {line}`?"
     for guess in next((guesses.OPTIONS[form] for form in forms if form in guesses.OPTIONS), ()):
         name = guess.partition(" ")[0]
@@ -111,6 +130,9 @@ def passphrase_line(arguments: Sequence[str]) -> str:
 def words_hint(error: ExtraWords) -> str | None:
     """Return how to call a verb with its surplus words, or None."""
     command, path, words = error.command, error.path, error.words
+    explained = guesses.EXPLANATIONS.get(" ".join([*path.split()[1:], *error.before, *words]))
+    if explained is not None:
+        return explained
     options = _options(command)
     is_text = _takes_text(command)
     if (explained := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:

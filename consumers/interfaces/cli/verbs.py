@@ -112,7 +112,7 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     "spool": {
         "param_decls": ["--spool"],
         "is_flag": True,
-        "help": "If no server answers, store reports to send them later (exit code 7).",
+        "help": "If no server answers, store reports to send them later (exit code 9).",
     },
     "allow_secret": {
         "param_decls": ["--allow-secret"],

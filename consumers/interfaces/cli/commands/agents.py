@@ -48,6 +48,7 @@ UNPROTECTED_HELP: Final = (
     "Store the key without a passphrase. Any process of this user can then sign with it. If it is the key of root, an "
     "admin, a reviewer or a human, every verdict says `gate: open`."
 )
+_TO_REACH: Final = "make an SSH tunnel, or a TCP proxy and name it by --address URL (see deploy/README.md)"
 _ROLES: Final = click.Choice([role for role in get_args(Role) if role != NODE_ROLE])
 _RIGHTS: Final[dict[Role, str]] = {
     "agent": "writes and receives work",
@@ -173,14 +174,29 @@ def invite(
             f"  deed join{' --node' if NODE_ROLE in roles else ''} {invitation.code}",
         ],
     )
-    if not app.as_json and address is None and any(map(may_be_taken, servers)):
+    if not app.as_json:
+        _advise(app, servers, is_chosen=address is not None)
+
+
+def _advise(app: App, servers: list[str], *, is_chosen: bool) -> None:
+    """Print on standard error why another machine may not reach the servers that an invitation names."""
+    if not is_chosen and any(map(may_be_taken, servers)):
         echo(
             "The system chose that port, and may give it to another program while the server is stopped: start "
             "`deed serve --port N` with a port of your own, and invite again.",
             err=True,
         )
-    if not app.as_json and any("//127." in server_url or "//localhost" in server_url for server_url in servers):
-        echo("That server is reached from this machine alone: for another one, add --address URL.", err=True)
+    own = served_at(app.ledger_home())
+    if own is None and app.settings().server is None:
+        echo("No server runs here now, so nobody can join: start `deed serve`.", err=True)
+    elif any(map(_is_loopback, servers)):
+        echo(f"That server is reached from this machine alone: for another one, {_TO_REACH}.", err=True)
+    elif own is not None and _is_loopback(own):
+        echo(f"The server here listens on {own} only: for {', '.join(servers)}, {_TO_REACH}.", err=True)
+
+
+def _is_loopback(server: str) -> bool:
+    return "//127." in server or "//localhost" in server
 
 
 @agent.command("list", looks_back=True)
@@ -367,10 +383,14 @@ def wait_until_let_in(app: App, home: Home, name: str) -> None:
 
 def _server_here(app: App) -> str | None:
     """Return the server that this run uses, else the one that serves this folder's ledger; None if there is none."""
-    url = app.settings().server
+    return app.settings().server or served_at(app.ledger_home())
+
+
+def served_at(home: Home) -> str | None:
+    """Return the address of the server that serves a folder's ledger now; None if there is none."""
     with contextlib.suppress(OSError):
-        url = url or (app.ledger_home().bus / "url").read_text("ascii").strip()
-    return url
+        return (home.bus / "url").read_text("ascii").strip()
+    return None
 
 
 def may_be_taken(server: str) -> bool:

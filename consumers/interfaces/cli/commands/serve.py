@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command, extra
+from deedbook.consumers.interfaces.cli.commands.agents import served_at
 from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.signals import stop_at_signals
@@ -21,6 +22,7 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import first_ports
 from deedbook.ledger.home.home import Home
+from deedbook.ledger.home.membership import read_membership
 from deedbook.ledger.replication.state import Timing
 from deedbook.ledger.system.files import read_regular
 
@@ -66,6 +68,8 @@ def serve(
     With --web, programs that have a token (`deed token create`) use the ledger over HTTP: queries as JSON, live
     events, receipts, metrics, submissions. With --public-log anybody can read the whole log as C2SP tlog-tiles.
 
+    It listens on 127.0.0.1. Agents on other machines reach it through an SSH tunnel or a TCP proxy (deploy/README.md).
+
     With [cluster] in config.toml this is one of several nodes, each of which takes submissions and answers reads. A
     folder without a log gets its log from the others.
 
@@ -76,8 +80,12 @@ def serve(
     if web is None and (is_public or tls_files):
         raise Refused("USAGE", f"{'--public-log' if is_public else '--tls'} needs --web")
     if settings.server is not None:
+        if read_membership(settings.home) is not None and app.server is None:
+            message = (
+                f"this folder joined the ledger at {settings.server}: run `deed serve` on that machine, in its folder"
+            )
+            raise Refused("USAGE", message, server=settings.server)
         raise Refused("USAGE", "serve is the server itself: run it in the ledger's folder, without --server")
-
     if only_follows and trust.actions_of(settings).cluster is None:
         raise Refused("USAGE", "--follow needs [cluster] in config.toml (see deploy/README.md)")
     last = last_port(Home(settings.home))
@@ -87,6 +95,8 @@ def serve(
     try:
         asyncio.run(_serve(app, node, web, tls_files, metrics, is_public=is_public))
     except Unavailable as error:
+        if error.code == "STORE_IN_USE" and (url := served_at(Home(settings.home))) is not None:
+            error.message += f". It serves this ledger at {url}"
         if (taken := error.details.get("port")) is None:
             raise
         raise Unavailable(error.code, f"{error.message}: {_moving(taken, is_last=port is None)}", port=taken) from error
@@ -123,6 +133,8 @@ async def _serve(
 ) -> None:
     stop = stop_at_signals()
     node.is_stopped = stop.is_set
+    keys = app.ledger_home().keys
+    before = {path.stem for path in keys.glob("*.key")}
     async with contextlib.AsyncExitStack() as stack:
         with progress("starting", is_shown=not app.as_json):
             await stack.enter_async_context(node)
@@ -134,9 +146,13 @@ async def _serve(
         if web is not None:
             data["web"] = await stack.enter_async_context(_publishing(node, web, tls_files, is_public=is_public))
             also = f", to be read at {data['web']}/v1"
-        app.show("serving", data, f"ledger {ledger} at {url}{also}")
+        services = sorted({path.stem for path in keys.glob("*.key")} - before)
+        new = [f"  registered {' and '.join(services)}: services that work for this server"] if services else []
+        app.show("serving", data, [f"ledger {ledger} at {url}{also}", *new])
         sys.stdout.flush()
         await node.run(stop)
+    if not app.as_json:
+        echo("stopped", err=True)
 
 
 def _publishing(

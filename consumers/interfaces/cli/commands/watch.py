@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deedbook.consumers.interfaces.cli.app import App, Command
-from deedbook.consumers.interfaces.cli.live_events import print_event
+from deedbook.consumers.interfaces.cli.live_events import print_event, tell_outage
 from deedbook.consumers.interfaces.cli.logs import logs
 from deedbook.consumers.interfaces.cli.output import print_table
 from deedbook.consumers.interfaces.cli.signals import stopped_by_signals
@@ -31,7 +31,7 @@ from deedbook.consumers.sdk.reactor import Reactor
 from deedbook.consumers.sdk.subscription_store import DeadLetter, SubscriptionStore
 from deedbook.consumers.sdk.subscriptions import Subscriptions, open_subscriptions
 from deedbook.consumers.sdk.text import counted, json_text
-from deedbook.ledger.errors import Exit, Refused, Unavailable, did_you_mean
+from deedbook.ledger.errors import Exit, Refused, did_you_mean
 from deedbook.ledger.home import trust
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ post_timeout_s = 10.0
 
 
 @click.command(cls=Command)
-@click.option("--kind", "kinds", cls=ListOption, required=True, help="A kind to react to; may be given more than once.")
+@click.option(
+    "--kind",
+    "kinds",
+    cls=ListOption,
+    required=True,
+    metavar="KIND",
+    help="A kind to react to, such as handoff.completed or question.asked; may be given more than once.",
+)
 @click.option("--exec", "command", metavar="CMD", help="Run CMD by sh, with the event as JSON on its standard input.")
 @click.option("--post", "url", metavar="URL", help="POST each event to this URL as a CloudEvent, in binary mode.")
 @click.option(
@@ -166,17 +173,10 @@ def _watch(
     if not app.as_json:
         echo(f"watching {what} from entry {start} on{how}", err=True)
     with contextlib.suppress(KeyboardInterrupt):
-        reactor.run_across_outages(stop, until=size if flags["once"] else None, tell=_tell)
+        reactor.run_across_outages(stop, until=size if flags["once"] else None, tell=tell_outage)
     if flags["once"] and (failed := {*subscriptions.dead_letters(name)} - buried):
         echo(f"{counted(len(failed), 'event')} given up: the same call with --dead shows why", err=True)
         raise click.exceptions.Exit(Exit.UNEXPECTED)
-
-
-def _tell(news: Unavailable | int) -> None:
-    if isinstance(news, Unavailable):
-        echo(f"the server is gone, waiting for it: {news.message}", err=True)
-    else:
-        echo(f"the server is back, with {news} entries", err=True)
 
 
 def _show_dead(app: App, letters: list[DeadLetter]) -> None:

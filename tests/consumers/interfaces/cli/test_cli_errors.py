@@ -312,7 +312,12 @@ def test_server_that_is_not_there_is_unavailable(alone: Deed, monkeypatch: pytes
     said = alone.run("log", "--server", "nats://127.0.0.1:1")
     assert (said.code, said.out) == (7, "")
     assert said.err.startswith("BUS_UNAVAILABLE: ")
-    assert "is `deed serve` running?" in said.err
+    assert "nats://127.0.0.1:1: start `deed serve` there" in said.err
+    assert said.err.rstrip().endswith("Nothing was done: repeat the call when it answers")
+    words = "handoff create --title T --to a --as root --spool --server nats://127.0.0.1:1"
+    said = alone.run(*words.split())
+    assert said.code == 7
+    assert "--spool stores only reports" in said.err
 
 
 def test_unforeseen_error_is_said_so_and_its_traceback_is_for_who_asks(

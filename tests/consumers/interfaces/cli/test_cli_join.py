@@ -226,6 +226,7 @@ def test_folder_of_somebody_is_never_joined_in(served: Place, admin: Callable[..
     before = elsewhere.contents
     assert "--home DIR" in elsewhere.refuses("LEDGER_EXISTS", "join", codes[1])["message"]
     assert elsewhere.contents == before
+    assert "joined the ledger at nats://" in elsewhere.refuses("USAGE", "serve")["message"]
     assert inside.deed("--home", served.home, "join", codes[1]).code == CODES["LEDGER_EXISTS"].exit
     elsewhere("join", codes[1], "--home", elsewhere.folder / "second")
     assert elsewhere("agent", "list", "--home", elsewhere.folder / "second")["total"] > 0
@@ -264,6 +265,11 @@ def test_ledger_that_is_not_the_pinned_one_is_not_joined(admin: Callable[..., An
     assert invitation.root in message
     assert not (elsewhere.home / "client.toml").exists()
     assert elsewhere.run("next").code != 0
+
+
+def test_address_is_no_invitation(elsewhere: Shell) -> None:
+    message = elsewhere.refuses("INVALID_FORMAT", "join", "http://192.0.2.2:7431")["message"]
+    assert "deed agent invite NAME" in message
 
 
 @pytest.mark.parametrize("damage", [lambda code: code[:-3], lambda code: code[:40] + "A" + code[41:], lambda _: "x"])

@@ -18,6 +18,7 @@ import inside
 import pytest
 from building import trusted
 from calling import Deed, Place, Running, Serving, call, call_all, wait_until
+from ports import port_option
 
 from deedbook.consumers.interfaces.cli.commands.agents import may_be_taken
 from deedbook.consumers.interfaces.cli.commands.serve import last_port
@@ -107,8 +108,41 @@ def test_second_serve_of_a_ledger_is_refused(shared: Place) -> None:
     assert (said.code, said.out) == (7, "")
     assert said.err.startswith("STORE_IN_USE: ")
     assert "stop that process first" in said.err
+    assert "or `kill " in said.err
+    assert f"serves this ledger at {shared.server}" in said.err
     assert json.loads(inside.deed("--home", shared.home, "serve", "--json").out)["error"]["code"] == "STORE_IN_USE"
     assert find(shared, "still served")["is_repeat"] is False
+
+
+def test_serve_for_people_names_its_services_once_and_its_end(home: Path) -> None:
+    for is_first in (True, False):
+        with Running("--home", home, "serve", *port_option(home)) as serving:
+            assert serving.line().startswith("ledger ")
+            if is_first:
+                assert "registered compressor and router" in serving.line()
+            said = serving.signal(signal.SIGTERM)
+            assert said.out == ""
+            assert (said.code, said.err.splitlines()[-1]) == (0, "stopped")
+
+
+def test_log_that_is_followed_goes_on_when_the_server_is_back(home: Path) -> None:
+    with Serving(home) as serving:
+        server = serving.place.server
+        following = Running("--home", home, "--as", "a", "--server", server, "log", "--follow", "--json")
+        with following:
+            find(serving.place, "before")
+            while "before" not in following.line():
+                pass
+            serving.signal(signal.SIGTERM)
+            assert "the server is gone, waiting for it" in following.error_line()
+            find(Place(home), "between")
+            with Serving(home, "--port", str(server).rpartition(":")[2]) as again:
+                find(again.place, "after")
+                texts = [following.line() for _ in range(2)]
+                while "after" not in texts[-1]:
+                    texts.append(following.line())
+                assert "the server is back" in following.error_line()
+    assert [sum(word in text for text in texts) for word in ("before", "between", "after")] == [0, 1, 1]
 
 
 def test_local_verbs_work_beside_a_server(shared: Place) -> None:
@@ -292,6 +326,10 @@ def test_server_keeps_the_port_of_its_last_run_and_says_when_it_cannot(home: Pat
         assert said.code == 0
         named = inside.deed("--home", home, "agent", "invite", "carol", "--address", "nats://ledger.example:4222")
         assert "The system chose that port" not in named.err
+        assert f"The server here listens on nats://127.0.0.1:{port} only" in named.err
+        assert "SSH tunnel" in named.err
+    away = inside.deed("--home", home, "agent", "invite", "dave")
+    assert "start `deed serve`" in away.err
     with socket.create_server(("127.0.0.1", port)):
         refused = inside.deed("--home", home, "serve")
         assert refused.code == 7
