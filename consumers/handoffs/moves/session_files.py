@@ -37,6 +37,7 @@ from deedbook.ledger.format.codec import UNREADABLE, encode_utf8, read_json
 from deedbook.ledger.system.files import read_regular
 
 rollouts_max: Final = 2_000
+_shown_max: Final = 5
 _named_max_chars: Final = 80
 first_line_max_bytes: Final = 1024**2
 _folder_max_chars: Final = 200
@@ -100,11 +101,13 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
             f"{cut(named or '', _named_max_chars)} begins the ids of {len(names)} sessions: give more of it",
             names=names,
         )
+    shown = ", ".join(file.name for file in files[:_shown_max])
+    sessions = f" Its newest sessions here: {shown}." if named is not None and files else ""
     what = f"has no session {cut(named, _named_max_chars)}" if named is not None else "has no session"
     raise Refused(
         "NOT_FOUND",
         f"{place.harness} {what} of {place.project} below {place.settings}: name its file with --session FILE, or run "
-        "this in the folder in which it was started",
+        f"this in the folder in which it was started.{sessions}",
         sessions=[file.name for file in files[:10]],
     )
 

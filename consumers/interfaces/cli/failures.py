@@ -14,6 +14,7 @@ from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.hints import (
     absent_argument_hint,
     argument_before_text,
+    choice_hint,
     option_hint,
     passphrase_line,
     words_hint,
@@ -100,7 +101,7 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
             return f"{message}: {passphrase_line(arguments)}"
         if any(word.startswith(name) and " " in word.partition("=")[0] for word in arguments):
             return f"{message}: write `--` before a text that begins with a dash"
-        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
+        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments), arguments)
         return f"{message}: {hint}" if hint else message
     message = error.format_message().rstrip(".")
     if isinstance(error, click.BadOptionUsage) and error.option_name in guesses.PASSPHRASES:
@@ -109,8 +110,12 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
         name = error.param.opts[0]
         if name in guesses.PASSPHRASES:
             return f"{message}: {passphrase_line(arguments)}"
-        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments))
+        hint = option_hint(error.ctx.command, error.ctx.command_path, name, _value_of(name, arguments), arguments)
         return f"{message}: {hint}" if hint else message
+    if isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
+        choices = getattr(error.param.type, "choices", None)
+        value = error.message.partition(" is not one of ")[0].strip("'")
+        return f"{message}{choice_hint(error.ctx.command_path, value, choices)}" if choices else message
     return message
 
 

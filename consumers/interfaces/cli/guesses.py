@@ -15,13 +15,18 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "comment": ("handoff log ID", "ask NAME TEXT --about HANDOFF"),
     "config": ("join --address URL", "trust"),
     "commit": ("handoff complete ID --summary TEXT", "decide TEXT"),
+    "connect": ("setup HARNESS", "join CODE"),
     "create": ("handoff create", "session start", "decide TEXT"),
     "delete": ("withdraw DECISION --reason TEXT", "handoff cancel ID --reason TEXT", "agent remove NAME"),
     "dep": ("handoff graph",),
+    "diff": ("reasoning diff", "setup HARNESS --check"),
+    "disconnect": ("setup HARNESS --remove", "uninstall"),
     "dependencies": ("handoff graph",),
     "deps": ("handoff graph",),
+    "harness": ("setup HARNESS", "setup HARNESS --check"),
     "history": ("log", "handoff show ID"),
     "invite": ("agent invite NAME",),
+    "install": ("setup HARNESS",),
     "issue": ("handoff create", "handoff list"),
     "leave": ("uninstall", "agent remove NAME"),
     "list": ("handoff list", "session list", "decisions", "questions"),
@@ -78,6 +83,14 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "session note": ("session finding TEXT",),
     "session resume": ("report resume", "session move", "session start --resumes ID"),
     "session stop": ("session end",),
+    "session transfer": ("session move",),
+    "setup check": ("setup HARNESS --check",),
+    "setup diff": ("setup HARNESS --check",),
+    "setup list": ("setup HARNESS --check",),
+    "setup remove": ("setup HARNESS --remove", "uninstall"),
+    "setup status": ("setup HARNESS --check",),
+    "setup user": ("setup HARNESS --user",),
+    "setup team": ("setup HARNESS --team",),
     "approve": ("handoff approve --as NAME ID",),
     "claim": ("handoff claim --as NAME ID",),
     "complete": ("handoff complete --as NAME ID",),
@@ -168,7 +181,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--session": ("[ID]", "ID"),
     "--short": ("--level minimal",),
     "--since": ("--from-start",),
-    "--status": ("--all",),
+    "--status": ("--check", "--all"),
     "--text": ("TEXT|@FILE", "TEXT", "--body", "--summary"),
     "--to": ("NAME", "FILE|DIR", "FILE|DIR/"),
     "--tokens": ("--budget",),
@@ -178,6 +191,9 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "--brief": ("--body @FILE",),
     "--comment": ("--reason", "--why", "--summary"),
     "--commit": ("--artifact",),
+    "--diff": ("--check",),
+    "--dry-run": ("--check",),
+    "--global": ("--user",),
     "--deadline": ("--body", "--reason"),
     "--due": ("--body", "--reason"),
     "--format": ("--markdown", "--json"),
@@ -201,6 +217,7 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "handoff create --label": "handoff create --criterion TEXT",
     "handoff list --blocked-by": "handoff graph",
     "handoff list --why": "handoff why ID",
+    "mcp --stdio": "mcp",
     "log --after-date": "log --since TIME",
     "log --grep": "search TEXT",
     "log --oneline": "log --limit N",
@@ -301,6 +318,8 @@ COMMANDS_OF_WORD: Final = {
     "session resolve": "session resolve BEFORE --with WORD",
     "unread": "unread --as WORD",
     "verify": "handoff verify WORD",
+    "setup HARNESS": "setup BEFORE && deed setup WORD",
+    "uninstall HARNESS": "setup WORD --remove",
     "log ID": "log --stream handoff/WORD",
     "log N": "show WORD",
     "log show": "show WORD",
@@ -309,8 +328,14 @@ COMMANDS_OF_WORD: Final = {
 }
 """The commands for one word too many, WORD, and the word before it, BEFORE, by the verb.
 
-After the verb may be the word before it, or the form of WORD: N for a number, ID for a word with a digit or a dash.
+After the verb may be the word before it, or the form of WORD: HARNESS for the name of one, N for a number, ID for a
+word with a digit or a dash.
 """
+
+OTHER_VALUES: Final = {
+    "setup": "another program takes `deed mcp --as NAME` as an MCP server on stdio",
+}
+"""By a verb: the way for a value that is none of those that its argument takes."""
 
 SHOWING_WORDS: Final = frozenset({"show", "get", "view"})
 """Words that are left out before the id of a verb that shows one thing when it gets an id."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from shlex import join, quote
 from typing import Final
@@ -16,6 +17,7 @@ import click
 
 from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords, Options
+from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.ledger.errors import DeedbookError, did_you_mean, near
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.format.forms import NAME_PATTERN
@@ -81,12 +83,23 @@ def argument_before_text(ctx: click.Context, absent: click.Parameter) -> str | N
     return before.make_metavar(ctx) if is_text else None
 
 
-def option_hint(command: click.Command, path: str, option: str, value: str) -> str | None:
+def choice_hint(path: str, value: str, choices: Sequence[str]) -> str:
+    """Return the end of a text about a value that an argument does not take: the command or value that is meant."""
+    verb = path.partition(" ")[2]
+    if lines := guesses.VERBS.get(f"{verb} {value}"):
+        return did_you_mean([f"`deed {line}`" for line in lines])
+    other = guesses.OTHER_VALUES.get(verb)
+    return did_you_mean(near(value, choices)) or (f": {other}" if other else "")
+
+
+def option_hint(
+    command: click.Command, path: str, option: str, value: str, arguments: Sequence[str] = ()
+) -> str | None:
     """Return the text about an option, or a value of it, that a verb lacks but that means something there, or None.
 
-    ``value`` is the word after the option, or empty.
+    ``value`` is the word after the option, or empty; ``arguments`` are those of the whole call.
     """
-    options, arguments = _options(command), _arguments(command)
+    options, taken = _options(command), _arguments(command)
     forms = [f"{option} {guesses.DATE}"] * bool(_DATE.match(value)) + [f"{option} {value}"]
     forms += [] if option in options else [option]
     for form in forms:
@@ -94,15 +107,15 @@ def option_hint(command: click.Command, path: str, option: str, value: str) -> s
         if call in guesses.EXPLANATIONS:
             return guesses.EXPLANATIONS[call]
         if (line := guesses.OPTIONS_OF_VERB.get(call)) is not None:
-            return f"did you mean `deed {line}`?"
+            return f"did you mean `deed {line}{_acting(line, arguments)}`?"
     for guess in next((guesses.OPTIONS[form] for form in forms if form in guesses.OPTIONS), ()):
         name = guess.partition(" ")[0]
         if name in options and option in guesses.NO_DATES:
             return f"there are no dates: write it in {guess}"
         if name in options:
             return f"did you mean {guess}?"
-        if any(guess in (argument, argument.partition(" ")[0]) for argument in arguments):
-            return f"write it without an option: `{path} {' '.join(arguments)}`"
+        if any(guess in (argument, argument.partition(" ")[0]) for argument in taken):
+            return f"write it without an option: `{path} {' '.join(taken)}`"
     alike = [] if option in options else near(option.lstrip("-"), [name.lstrip("-") for name in options])
     return did_you_mean([f"--{name}" for name in alike])[2:] or None
 
@@ -140,13 +153,14 @@ def words_hint(error: ExtraWords) -> str | None:
     found = [_option_for(command, word) for word in words]
     option = " ".join(filter(None, found)) if all(found) and (len(words) == 1 or not is_text) else None
     if option is None and (line := _other_command(error)) is not None:
-        return f"did you mean `deed {line}`?"
+        return f"did you mean `deed {line}{_acting(line, error.arguments)}`?"
+    acting = _acting("", error.arguments)
     if error.before and error.before[0] in guesses.SHOWING_WORDS:
-        return f"did you mean `{path} {quote(words[0])}`?"
+        return f"did you mean `{path} {quote(words[0])}{acting}`?"
     if error.before and " " in error.before[0] and "--title" in options:
-        return f"did you mean `{path} --title {quote(error.before[0])} --to {quote(words[0])}`?"
+        return f"did you mean `{path} --title {quote(error.before[0])} --to {quote(words[0])}{acting}`?"
     if is_text and error.before and len(words) == 1 and (first := _option_for(command, error.before[-1])) is not None:
-        return f"the text comes first: `{path} {quote(words[0])} {first}`"
+        return f"the text comes first: `{path} {quote(words[0])} {first}{acting}`"
     if (line := _quoted_call(error, is_text=is_text)) is not None:
         return f"put the text in quotes: {path} {line}"
     if option is None and (not is_text or (len(words) == 1 and " " in words[0])):
@@ -173,6 +187,12 @@ def _with_needed_options(error: ExtraWords, option: str) -> str:
     return f"did you mean `{line}`{f', with {flags[0]}' if flags else ''}?"
 
 
+def _acting(line: str, arguments: Sequence[str]) -> str:
+    """Return the ``--as NAME`` of a call if ``line``, which is suggested in its place, names no agent."""
+    names = [name for word, name in pairwise(arguments) if word == "--as" and not name.startswith("-")]
+    return f" --as {quote(names[-1])}" if names and "--as " not in line else ""
+
+
 def _other_command(error: ExtraWords) -> str | None:
     """Return the command that does what the call with its one surplus word means, or None."""
     *before, word = [*error.before, *error.words]
@@ -181,7 +201,7 @@ def _other_command(error: ExtraWords) -> str | None:
     name, of_word = error.path.partition(" ")[2].strip(), guesses.COMMANDS_OF_WORD
     line = of_word.get(f"{name} {before[0]}") if before else None
     if line is None:
-        form = "N" if word.isdecimal() else "ID" if _looks_like_id(word) else ""
+        form = "HARNESS" if word in HARNESSES else "N" if word.isdecimal() else "ID" if _looks_like_id(word) else ""
         line = of_word.get(f"{name} {form}", of_word.get(name))
         if line is None or ("BEFORE" in line) != bool(before):
             return None

@@ -18,7 +18,7 @@ from deedbook.consumers.interfaces.mcp.server import DeedbookServer
 from deedbook.consumers.interfaces.mcp.stdio import stoppable_input
 from deedbook.consumers.interfaces.mcp.tool_ledger import ToolLedger
 from deedbook.consumers.interfaces.web.server import bind, serving
-from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
+from deedbook.consumers.sdk.tool_agents import check_may_sign, names_of, roles_of
 from deedbook.ledger.errors import DeedbookError
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.home import Home
@@ -47,7 +47,7 @@ def _open_tools(app: App) -> ToolLedger:
             echo(trust.UNTRUSTED, err=True)
             return ledger  # its tools answer NOT_TRUSTED, which tells the caller more than a server that ended
         if ledger.agent is not None:
-            check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent))
+            check_may_sign(ledger.agent, roles_of(ledger.client, ledger.agent), names=names_of(ledger.client))
         ledger.ask("sessions.list", limit=1)  # opens the views now, before several threads use them
         only_reads = "the tools only read: to let them sign, start with `deed mcp --as NAME`, or set DEEDBOOK_AGENT"
         if not app.as_json:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -25,6 +26,8 @@ from deedbook.ledger.errors import DeedbookError, Refused
 T = TypeVar("T")
 settings_size_max_bytes: Final = 16 * 1024**2
 _kept_digits: Final = 12
+difference_lines_max: Final = 20
+_context_lines: Final = 1
 SERVER: Final = "deedbook"
 
 
@@ -32,13 +35,14 @@ class Outcome(NamedTuple):
     """The result for one file.
 
     ``done`` is wrote, updated, restored, removed, unchanged, or missing (there was nothing to remove); ``kept`` is the
-    copy of an edited file.
+    copy of an edited file. ``difference`` shows an edited part against the part that setup writes, as a unified diff.
     """
 
     path: Path
     state: State
     done: str = "unchanged"
     kept: Path | None = None
+    difference: tuple[str, ...] = ()
 
 
 class _Change(NamedTuple):
@@ -71,7 +75,7 @@ class Installation:
         Raises Refused: ``INVALID_FORMAT``, ``TOO_LARGE`` or ``NESTING_TOO_DEEP`` for a file that is not in its format.
         Unavailable: a file cannot be read.
         """
-        return [Outcome(path, self._state(path, part, _read(path))) for path, part in self.parts.items()]
+        return [self._found(path, part) for path, part in self.parts.items()]
 
     def install(self, *, force: bool = False) -> list[Outcome]:
         """Write our parts where they are missing or outdated, and return the results.
@@ -107,13 +111,15 @@ class Installation:
             raise
         return outcomes
 
-    def remove(self, *, force: bool = False) -> list[Outcome]:
-        """Remove our parts, and return the results.
+    def remove(self, *, force: bool = False, is_dry: bool = False) -> list[Outcome]:
+        """Remove our parts, and return the results; ``is_dry`` changes nothing.
 
         Raises Refused: as ``check``; ``EDITED_BY_HAND`` for a part that a person changed. Unavailable: as ``install``.
         """
         self._check_folders()
         changes = [self._removal(path, part, force=force) for path, part in self.parts.items()]
+        if is_dry:
+            return [change.outcome for change in changes]
         outcomes = self._keep(changes)
         _write(changes)
         self._remove_leftovers()
@@ -128,6 +134,16 @@ class Installation:
             if path.is_relative_to(self.folder) and not path.parent.resolve().is_relative_to(within):
                 message = f"{path.parent} is a link that leads out of the project. Replace it with a folder."
                 raise Refused("INVALID_FORMAT", message, path=str(path.parent))
+
+    def _found(self, path: Path, part: Part) -> Outcome:
+        current = _read(path)
+        state = self._state(path, part, current)
+        if state is not State.EDITED or current is None:
+            return Outcome(path, state)
+        before, after = part.expected.splitlines(), part.present(_text(current)).splitlines()
+        lines = list(unified_diff(before, after, "deed setup", path.name, lineterm="", n=_context_lines))
+        more = [f"… {len(lines) - difference_lines_max} more lines"] if len(lines) > difference_lines_max else []
+        return Outcome(path, state, difference=(*lines[:difference_lines_max], *more))
 
     def _state(self, path: Path, part: Part, current: bytes | None) -> State:
         if current is None:

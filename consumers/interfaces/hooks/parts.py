@@ -14,6 +14,7 @@ after: if the table would have another meaning there, nothing is written.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -59,6 +60,16 @@ class Settings(NamedTuple):
     def written(self) -> dict[str, Any]:
         """The values by their path; the record stores them, so that a later change shows."""
         return {".".join(setting.path): setting.value for setting in self.settings}
+
+    @property
+    def expected(self) -> str:
+        """The settings as text, for a comparison with ``present``."""
+        return json.dumps({name: [value] for name, value in self.written.items()}, indent=2, ensure_ascii=False)
+
+    def present(self, text: str) -> str:
+        """Return our settings in a text."""
+        values = {".".join(setting.path): [value for _, value in paths] for setting, paths in self._matches(text)}
+        return json.dumps(values, indent=2, ensure_ascii=False)
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
         """Return the state of the settings; ``written`` is the value of ``written`` in the record, if there is one."""
@@ -163,6 +174,16 @@ class Block(NamedTuple):
         """Nothing: the block holds its own digest."""
         return {}
 
+    @property
+    def expected(self) -> str:
+        """The block's text, for a comparison with ``present``."""
+        return self.body
+
+    def present(self, text: str) -> str:
+        """Return the text of the block; the whole text if its marks do not form one pair."""
+        blocks = self._blocks(text)
+        return blocks[0]["body"] if len(blocks) == 1 else text
+
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
         """Return the state of the block."""
         marks, blocks = self._marks(text), self._blocks(text)
@@ -262,6 +283,15 @@ class Whole(NamedTuple):
     def written(self) -> dict[str, Any]:
         """The digest of the text; the record stores it, so that a later change shows."""
         return {"digest": _digest(self.text)}
+
+    @property
+    def expected(self) -> str:
+        """The file, for a comparison with ``present``."""
+        return self.text
+
+    def present(self, text: str) -> str:
+        """Return the file."""
+        return text
 
     def state(self, text: str, written: Mapping[str, Any] | None) -> State:
         """Return the state of the file: our present version, an earlier version of ours, or somebody else's text."""

@@ -149,8 +149,10 @@ def test_newest_session_of_the_project_is_found_and_any_by_its_id(tmp_path: Path
     with pytest.raises(Refused, match="REF_AMBIGUOUS"):
         find_session(place, id_[1:8])
     for unknown in ("ffffffff", ""):
-        with pytest.raises(Refused, match=r"NOT_FOUND.*--session FILE"):
+        with pytest.raises(Refused, match=r"NOT_FOUND.*--session FILE") as refusal:
             find_session(place, unknown)
+        newest = find_sessions(place)[0].name
+        assert f"Its newest sessions here: {newest}" in refusal.value.message
 
 
 @pytest.mark.parametrize("harness", HARNESSES)

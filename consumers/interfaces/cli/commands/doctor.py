@@ -19,7 +19,7 @@ import msgspec
 import deedbook
 from deedbook.consumers.interfaces.cli.app import App, Command
 from deedbook.consumers.interfaces.cli.commands.clock import age_text, compare_clocks
-from deedbook.consumers.interfaces.cli.commands.harness import path_advice
+from deedbook.consumers.interfaces.cli.commands.harness import mcp_advice, path_advice
 from deedbook.consumers.interfaces.cli.commands.nodes import state_here
 from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.progress import progress
@@ -118,8 +118,7 @@ def _installation_checks(home: Path | None) -> Iterator[Check]:
     yield Check(
         "tokens", ok=True, found="exact (rs-bpe)" if has_tokens else f"estimates: run {install_command('tokens')}"
     )
-    has_mcp = find_spec("mcp") is not None
-    yield Check("mcp", ok=True, found="deed mcp can serve" if has_mcp else f"none: run {install_command('mcp')}")
+    yield Check("mcp", ok=True, found=mcp_advice() or "deed mcp can serve")  # a ledger works without it
     yield Check("shell", ok=True, found=path_advice() or "it finds this `deed`")
     yield _families_check()
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, "use a newer Python build")

@@ -17,7 +17,7 @@ from deedbook.consumers.interfaces.hooks.harnesses import ASK_AT_STOP, COMMAND, 
 from deedbook.consumers.interfaces.hooks.installation import Installation, Launcher, Outcome
 from deedbook.consumers.interfaces.hooks.parts import State
 from deedbook.consumers.interfaces.hooks.record import KEPT, read_record, record_path
-from deedbook.consumers.sdk.tool_agents import check_may_sign, roles_of
+from deedbook.consumers.sdk.tool_agents import check_may_sign, names_of, roles_of
 from deedbook.ledger.errors import Exit, Refused, Unavailable
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import find_home, home_in, present_folder
@@ -33,7 +33,10 @@ _MIXED_ADVICE: Final = " The commands contain paths of this machine. If you comm
 @click.command(cls=Command)
 @click.argument("harness", type=click.Choice(list(HARNESSES)))
 @click.option(
-    "--check", "action", flag_value="check", help="Show the state of each file; exit code 6 unless all are installed."
+    "--check",
+    "action",
+    flag_value="check",
+    help="Show the state of each file, and your edits in it; exit code 6 unless all are installed.",
 )
 @click.option("--remove", "action", flag_value="remove", help="Restore every file to its content before setup.")
 @click.option("--team", "scope", flag_value="team", help="Write the project's shared files, for the whole team.")
@@ -59,12 +62,12 @@ def setup(app: App, harness: str, *, action: str | None, scope: Scope | None, fo
     if action == "check":
         outcomes = installation.check()
         is_whole = all(outcome.state is State.INSTALLED for outcome in outcomes)
-        data = {"harness": harness, "installed": is_whole}
+        data = {"harness": harness, "installed": is_whole, "advice": mcp_advice()}
         _show(app, data, outcomes, lambda outcome: outcome.state, Exit.OK if is_whole else Exit.UNVERIFIED)
         return
     outcomes = installation.remove(force=force) if action == "remove" else installation.install(force=force)
     data = {"harness": harness, "scope": scope, "agent": launcher.agent}
-    advice = "" if action else "\n".join([advice_of(target, scope), *common_advice()])
+    advice = "" if action else "\n".join(filter(None, [advice_of(target, scope), *common_advice()]))
     _show(app, data | {"advice": advice}, outcomes, lambda outcome: outcome.done)
 
 
@@ -99,15 +102,20 @@ def advice_of(harness: Harness, scope: Scope) -> str:
     """Return what a person still has to do for a harness after its setup."""
     if scope == "team":
         return f"{_TEAM_ADVICE} {harness.name}."
+    if scope == "user" and harness.is_apart("local"):
+        return ""  # its advice is about the files of a project
     is_mixed = scope == "local" and not harness.is_apart(scope)
     return f"{harness.advice}{is_mixed * _MIXED_ADVICE}"
 
 
 def common_advice() -> list[str]:
     """Return what a person still has to do for every harness."""
-    has_mcp = find_spec("mcp") is not None
-    mcp_advice = "" if has_mcp else f"The MCP server cannot start yet: run {install_command('mcp')}"
-    return list(filter(None, [path_advice(), mcp_advice]))
+    return list(filter(None, [path_advice(), mcp_advice()]))
+
+
+def mcp_advice() -> str:
+    """Return how to make the MCP server start if its extra is missing; else nothing."""
+    return "" if find_spec("mcp") is not None else f"The MCP server cannot start: run {install_command('mcp')}"
 
 
 def path_advice() -> str:
@@ -175,7 +183,8 @@ def _launcher(app: App, harness: Harness, home: Path | None, folder: Path, scope
     if scope == "team" and pinned is not None:
         raise Refused("USAGE", f"--team writes no path of this machine, and others have no ledger in {pinned}")
     if is_new and home is not None:
-        check_may_sign(agent, roles_of(app.client(), agent), f"the hooks of {harness.title} would act as {agent}")
+        before, names = f"the hooks of {harness.title} would act as {agent}", names_of(app.client())
+        check_may_sign(agent, roles_of(app.client(), agent), before, names=names)
     if scope == "team":
         return Launcher(COMMAND, None, None, server)
     return Launcher(own_command(), agent, pinned, server)
@@ -201,6 +210,7 @@ def described(outcomes: list[Outcome]) -> list[dict[str, Any]]:
             "state": str(outcome.state),
             "done": outcome.done,
             "kept": outcome.kept and str(outcome.kept),
+            "difference": list(outcome.difference),
         }
         for outcome in outcomes
     ]
@@ -209,7 +219,7 @@ def described(outcomes: list[Outcome]) -> list[dict[str, Any]]:
 def lines_of(outcome: Outcome, word: str) -> list[str]:
     """Return the lines that say what a setup did with one file."""
     kept = [f"{'':10}copy of the edited file: {outcome.kept}"] if outcome.kept else []
-    return [f"{word:10}{outcome.path}", *kept]
+    return [f"{word:10}{outcome.path}", *kept, *(f"{'':10}{line}" for line in outcome.difference)]
 
 
 @click.command(cls=Command)

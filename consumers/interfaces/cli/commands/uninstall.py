@@ -56,8 +56,9 @@ class Left(NamedTuple):
 @click.command(cls=Command)
 @click.option("--delete-ledger", "deletes", is_flag=True, help="Also delete the ledger's folder, with its keys.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Print what would be removed; change nothing.")
 @click.option("--force", is_flag=True, help="Also remove parts that somebody edited; keep a copy of each such file.")
-def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
+def uninstall(app: App, *, deletes: bool, yes: bool, is_dry: bool, force: bool) -> None:
     """Remove the hooks, MCP servers and pages of every harness set up in this project, and list what stays.
 
     Every file gets its content before the setup again. The ledger stays unless --delete-ledger is given: what is signed
@@ -66,11 +67,11 @@ def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
     """
     found = app.home or find_home(present_folder())
     home = None if found is None else Home(resolved(found))
-    if deletes:
+    if deletes and not is_dry:
         _check_deletion(app, home, found, yes=yes)
     folder = project_of(None if home is None else home.path)
-    outcomes, left, failures = _remove_setups(app, force=force)
-    deleted = _delete(app, home, left) if deletes and home is not None and not failures else None
+    outcomes, left, failures = _remove_setups(app, force=force, is_dry=is_dry)
+    deleted = _delete(app, home, left) if deletes and home is not None and not (failures or is_dry) else None
     left += [] if home is None or deleted is not None else _left_of_ledger(app, home)
     left += _left_in(folder)
     outside = _outside()
@@ -88,11 +89,12 @@ def uninstall(app: App, *, deletes: bool, yes: bool, force: bool) -> None:
         *(f"  {thing.thing}: {thing.command}" for thing in left),
         *(["Outside of this project, for all ledgers of this user, stay:"] if outside else []),
         *(f"  {thing.thing}: {thing.command}" for thing in outside),
+        *(["Nothing was changed."] if is_dry else []),
     ]
     app.show("uninstalled", data, text, exit_code=failures[0].exit_code if failures else Exit.OK)
 
 
-def _remove_setups(app: App, *, force: bool) -> tuple[list[Outcome], list[Left], list[DeedbookError]]:
+def _remove_setups(app: App, *, force: bool, is_dry: bool) -> tuple[list[Outcome], list[Left], list[DeedbookError]]:
     """Remove the setup of each harness; return the results, the setups that stay, and the errors of these.
 
     A file that cannot be undone, because a person must repair it, keeps only its own harness.
@@ -104,7 +106,7 @@ def _remove_setups(app: App, *, force: bool) -> tuple[list[Outcome], list[Left],
         try:
             installation = installation_here(app, name, action="remove")
             if any(outcome.state is not State.MISSING for outcome in installation.check()) or installation.record:
-                outcomes += installation.remove(force=force)
+                outcomes += installation.remove(force=force, is_dry=is_dry)
         except DeedbookError as error:
             if error.code == "USAGE":
                 left.append(Left(f"the team's shared settings of {name}", f"deed setup {name} --team --remove"))

@@ -306,3 +306,12 @@ def test_folders_of_the_user_are_named_as_what_stays_outside(here: Deed, project
     folders = [project.parent / "user" / below for below in (".config/deedbook", ".local/state/deedbook")]
     said = here("uninstall", "--delete-ledger", "--yes")
     assert all(f" in {folder}: rm -r {folder}\n" in said for folder in folders)
+
+
+def test_plan_of_an_undo_is_printed_and_nothing_is_changed(here: Deed, project: Path) -> None:
+    here("init", "--yes", "--unprotected")
+    before = everything(project)
+    said = here("uninstall", "--dry-run", "--delete-ledger")
+    assert f"restored  {project / 'CLAUDE.md'}\n" in said
+    assert said.endswith("\nNothing was changed.\n")
+    assert everything(project) == before

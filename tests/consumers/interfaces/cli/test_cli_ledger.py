@@ -278,12 +278,15 @@ def test_doctor_finds_a_copy_that_was_written_to_as_well(alone: Deed, tmp_path: 
 
 def test_doctor_says_which_extras_are_not_there(alone: Deed, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = {"mcp", "rs_bpe"}
-    monkeypatch.setattr(
-        "deedbook.consumers.interfaces.cli.commands.doctor.find_spec",
-        lambda name: None if name in extras else find_spec(name),
-    )
+    for module in ("doctor", "harness"):
+        monkeypatch.setattr(
+            f"deedbook.consumers.interfaces.cli.commands.{module}.find_spec",
+            lambda name: None if name in extras else find_spec(name),
+        )
     checks = {one["name"]: one for one in alone.data("doctor")["checks"]}
-    assert "deedbook[mcp]" in checks["mcp"]["found"]
+    cannot = f"The MCP server cannot start: run {sys.executable} -m pip install 'deedbook[mcp]'"
+    assert checks["mcp"]["found"] == cannot
+    assert alone.run("setup", "codex", "--check").out.endswith(f"\n{cannot}\n")
     assert "deedbook[tokens]" in checks["tokens"]["found"]
 
 

@@ -249,6 +249,7 @@ def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Deed,
     said = ready.run("setup", "codex", "--check")
     assert said.code == Exit.UNVERIFIED
     assert f"edited    {page}" in said.out
+    assert re.search(r"\n          -.*Set DEEDBOOK_AGENT.*\n          \+.*Tick nothing", said.out)
     error = ready.refuses("EDITED_BY_HAND", "setup", "codex", "--remove")
     assert "--force" in error["message"]
     assert page.read_text() == edited
@@ -256,6 +257,30 @@ def test_an_edited_block_is_refused_until_forced_and_its_copy_named(ready: Deed,
     (kept,) = (one["kept"] for one in removed["files"] if one["kept"])
     assert Path(kept).read_text() == edited
     assert not page.exists()
+
+
+@pytest.mark.parametrize("name", [".claude/settings.local.json", "CLAUDE.md", ".claude/commands/tot.md"])
+def test_a_check_shows_at_most_twenty_lines_of_an_edit(name: str, ready: Deed, project: Path) -> None:
+    ready("setup", "claude-code")
+    path = project / name
+    path.write_text(re.sub(r'"timeout": 5|^(?=[A-Z-])', r"\g<0>9", path.read_text(), flags=re.MULTILINE))
+    files_found = json.loads(ready.run("setup", "claude-code", "--check", "--json").out)["data"]["files"]
+    (edited,) = [file for file in files_found if file["state"] == "edited"]
+    assert edited["path"] == str(path)
+    assert edited["difference"][:2] == ["--- deed setup", f"+++ {path.name}"]
+    assert len(edited["difference"]) == 21
+    assert re.fullmatch("… [0-9]+ more lines", edited["difference"][-1])
+    assert not any(file["difference"] for file in files_found if file is not edited)
+
+
+def test_a_setup_for_all_projects_advises_nothing_about_files_that_it_did_not_write(ready: Deed) -> None:
+    assert "settings.local.json" not in ready("setup", "claude-code", "--user")
+    assert "settings.local.json" in ready("setup", "claude-code")
+
+
+def test_an_agent_with_a_wrong_name_is_answered_with_the_near_one(ready: Deed) -> None:
+    message = ready.refuses("AGENT_UNKNOWN", "setup", "codex", "--as", "codx")["message"]
+    assert "is not registered in this ledger: did you mean codex? Else register it with" in message
 
 
 def test_the_last_harness_to_go_takes_every_folder_along(ready: Deed, project: Path) -> None:
