@@ -41,8 +41,8 @@ def check_kinds(kinds: Sequence[str], ask: Ask | None = None) -> None:
     """
     for kind in kinds:
         if kind not in KINDS and _is_own_kind(kind) is None:
-            alike = (_declared_like(kind, ask) if ask is not None else []) or near(kind, KINDS)
             family = [name for name in KINDS if name.startswith(f"{kind.rstrip('.*s')}.")]
+            alike = (_declared_like(kind, ask) if ask is not None else []) or ([] if family else near(kind, KINDS))
             listed = "" if alike else f". The kinds are: {', '.join(sorted(family or KINDS))}"
             message = f"there is no kind {kind!r}{did_you_mean(alike)}{listed}"
             raise Refused("UNKNOWN_KIND", message, kind=kind, near=alike)

@@ -279,7 +279,8 @@ class AsyncConnection:
             return Refused(
                 "BUS_DENIED", f"{message}: give it a certificate, or name it with nats://", server=self._server
             )
-        message = f"there is no connection to {self._server}: start `deed serve` there, in the ledger's folder"
+        tunnel = " (or the tunnel to it)" if "//127." in self._server else ""
+        message = f"there is no connection to {self._server}: start `deed serve` there{tunnel}, in the ledger's folder"
         return _AbsentServer("BUS_UNAVAILABLE", message, server=self._server)
 
     def _no_responders_error(self) -> DeedbookError:

@@ -98,7 +98,8 @@ class App(ReadingApp):
             return Ledger(settings=super().settings(), passphrase=self.unlock, views=self._fold_views)
         except Unavailable as error:
             if error.code == "BUS_UNAVAILABLE" and not self._was_open:
-                error.message += ". Nothing was done: repeat the call when it answers"
+                moved = "" if self.server else ", or if it moved, `deed join --address URL`"
+                error.message += f"{moved}. Nothing was done: repeat the call when it answers"
             raise
 
     def _fold_views(self, client: LogReads, settings: Settings) -> Views:

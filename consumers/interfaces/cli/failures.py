@@ -42,7 +42,7 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
         return print_usage(error, arguments, as_json=as_json)
     if isinstance(error, DeedbookError):
         if error.code == "BUS_UNAVAILABLE" and "--spool" in arguments:
-            error.message += ". Not stored: --spool stores only reports, such as `session finding` or `handoff log`"
+            error.message += f". Not stored: {guesses.SPOOLED}"
         if "--passphrase-fd" in error.message and not sys.stdin.isatty():
             error.message += f"\n  next: {without_secrets(passphrase_line(arguments), arguments)}"
         return print_error(error, as_json=as_json, meant="" if as_json else command_meant(error, arguments))

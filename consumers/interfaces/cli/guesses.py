@@ -259,6 +259,9 @@ EXPLANATIONS: Final[dict[str, str]] = {
 }
 """By a verb and an option or word that it lacks: how it works here, where no command does that."""
 
+SPOOLED: Final = "--spool stores only reports that need no answer, such as findings of the session in DEEDBOOK_SESSION"
+"""The end of a text about a call that --spool did not store."""
+
 NO_DATES: Final = frozenset({"--deadline", "--due", "--not-before", "--until"})
 """Options for a date, which a handoff does not have: its text says it."""
 

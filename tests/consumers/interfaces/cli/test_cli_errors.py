@@ -290,6 +290,9 @@ def test_folder_above_the_ledger_is_told_which_is_meant(alone: Deed, monkeypatch
 def test_unknown_kind_lists_those_there_are(alone: Deed) -> None:
     error = alone.refuses("UNKNOWN_KIND", "emit", "finding.loged", "--stream", "s", "--data", "{}", "--as", "a")
     assert "finding.logged" in error["message"]
+    for family in ("questions", "question.*", "question"):
+        message = alone.refuses("UNKNOWN_KIND", "log", "--kind", family)["message"]
+        assert message.endswith("The kinds are: question.answered, question.asked, question.settled")
 
 
 def test_without_a_verb_the_help_is_printed_where_errors_go(nowhere: Deed) -> None:
@@ -312,7 +315,7 @@ def test_server_that_is_not_there_is_unavailable(alone: Deed, monkeypatch: pytes
     said = alone.run("log", "--server", "nats://127.0.0.1:1")
     assert (said.code, said.out) == (7, "")
     assert said.err.startswith("BUS_UNAVAILABLE: ")
-    assert "nats://127.0.0.1:1: start `deed serve` there" in said.err
+    assert "nats://127.0.0.1:1: start `deed serve` there (or the tunnel to it)" in said.err
     assert said.err.rstrip().endswith("Nothing was done: repeat the call when it answers")
     words = "handoff create --title T --to a --as root --spool --server nats://127.0.0.1:1"
     said = alone.run(*words.split())

@@ -119,6 +119,9 @@ def test_invited_agent_joins_claims_and_is_shut_out_and_no_private_key_travels(
     version = admin("handoff", "show", name)["version"]
     admin("handoff", "approve", name, "--version", version, "--as", "rita")
     assert elsewhere.start("handoff", "claim", name)["status"] == "in_progress"
+    assert f"`deed agent show {name}`" in elsewhere.refuses("USAGE", "whoami")["message"]
+    missing = elsewhere.refuses("KEY_FILE_MISSING", "handoff", "approve", name, "--as", "rita", "--version", version)
+    assert "only its holder can act as rita" in missing["message"]
     assert admin("agent", "show", name)["invitation"]["state"] == "used"
     theirs = served.home.parent
     crossed = b"\n".join(path.read_bytes() for path in theirs.rglob("*") if path.is_file()) + invited["code"].encode()
@@ -352,7 +355,7 @@ def test_joined_folder_follows_its_ledger_to_another_address_and_loses_nothing(m
     with Serving(place.home, "--port", str(free_port())) as serving:
         url = serving.place.server
         assert url != place.server
-        shell.refuses("BUS_UNAVAILABLE", "next")
+        assert "if it moved, `deed join --address URL`" in shell.refuses("BUS_UNAVAILABLE", "next")["message"]
         assert shell("join", "--address", url)["servers"] == [url]
         assert files_of(shell.home) == kept
         assert shell("next") is not None
