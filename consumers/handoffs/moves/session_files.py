@@ -102,12 +102,12 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
             names=names,
         )
     shown = ", ".join(file.name for file in files[:_shown_max])
-    sessions = f" Its newest sessions here: {shown}." if named is not None and files else ""
+    sessions = f". Its newest sessions here: {shown}" if named is not None and files else ""
     what = f"has no session {cut(named, _named_max_chars)}" if named is not None else "has no session"
     raise Refused(
         "NOT_FOUND",
         f"{place.harness} {what} of {place.project} below {place.settings}: name its file with --session FILE, or run "
-        f"this in the folder in which it was started.{sessions}",
+        f"this in the folder in which it was started{sessions}",
         sessions=[file.name for file in files[:10]],
     )
 

@@ -24,7 +24,7 @@ from deedbook.consumers.interfaces.hooks.page import page_alone
 from deedbook.consumers.interfaces.hooks.reminders import at_stop, before_edit
 from deedbook.consumers.interfaces.hooks.supervisor import Work, log_error, log_failure
 from deedbook.consumers.sdk.ledger import Ledger
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import DeedbookError, Refused, did_you_mean, near
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.location import resolved
 from deedbook.ledger.home.settings import check_folder
@@ -38,7 +38,8 @@ def respond_to(work: Work) -> bytes:
     harness = HARNESSES.get(work.call.harness)
     action = None if harness is None else harness.events.get(work.event)
     if harness is None or action is None:
-        log_error(work, Refused("USAGE", f"no hook of {work.call.harness} handles the event {work.event!r}"))
+        others = did_you_mean(near(work.call.harness, HARNESSES)) if harness is None else ""
+        log_error(work, Refused("USAGE", f"no hook of {work.call.harness} handles the event {work.event!r}{others}"))
         return b""
     try:
         check_folder(resolved(work.home), is_named=work.call.home is not None)

@@ -180,6 +180,12 @@ def test_broken_input_is_logged_and_nothing_is_said(name: str, place: Place) -> 
     assert line["code"] in {"INVALID_FORMAT", "USAGE", "TOO_LARGE"}
 
 
+def test_unknown_harness_is_logged_with_the_near_one(place: Place) -> None:
+    assert place.hook("claude", place.event("codex", "SessionStart")) == SILENT
+    (line,) = place.log()
+    assert line["message"] == "no hook of claude handles the event 'SessionStart': did you mean claude-code?"
+
+
 @pytest.mark.parametrize("changed", [{"session_id": 5}, {"cwd": "a\0b"}, {"source": {}}], ids=str)
 def test_fields_of_a_wrong_type_break_nothing(changed: dict[str, Any], place: Place) -> None:
     said = place.hook("codex", place.event("codex", "SessionStart", **changed))
