@@ -119,7 +119,8 @@ def _value_by(name: str, text: str, schema: Mapping[str, Any]) -> Any:
     except Refused as refusal:
         if refusal.code == "INTEGER_OUT_OF_RANGE":
             raise Refused(refusal.code, f"{name}: {refusal.message}", path=f"$.data.{name}") from refusal
-        message = f"{name} has the type {schema['type']}, and {text[:40]!r} is not written as one in JSON"
+        how = ": write true or false" if schema["type"] == "boolean" else ""
+        message = f"{name} has the type {schema['type']}, and {text[:40]!r} is not written as one in JSON{how}"
         raise Refused("INVALID_FIELD", message, path=f"$.data.{name}") from refusal
 
 

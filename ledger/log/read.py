@@ -45,7 +45,7 @@ class EntrySnapshot:
         Raises Refused: ``NOT_FOUND`` beyond the end. Corrupted: the entry is missing.
         """
         if not 0 <= index < self.size:
-            message = f"there is no entry {index}: the log has {self.size} (`deed log` lists them)"
+            message = f"there is no entry {index}: the log has the entries 0 to {self.size - 1}"
             raise Refused("NOT_FOUND", message, index=index, size=self.size)
         data = self._get(self._tables.entries, keys.index_key(index))
         if data is None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
+from select import select
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.seal.keys import KeyService
 
 passphrase_max_bytes = 4096
+passphrase_chars_min = 8  # NIST SP 800-63B, section 5.1.1.2, for new passphrases
 passphrase_tries_max = 3  # on a terminal
 argument_max_bytes = limits.content_size_max_bytes
 
@@ -246,15 +248,30 @@ class App(ReadingApp):
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
-        Each line of the descriptor is one passphrase; the last line answers all further questions, too. Raises Refused:
-        ``USAGE`` when the descriptor cannot be read.
+        Each line of the descriptor is one passphrase; the last line answers all further questions, too. A new one is
+        asked for twice (``confirm``). Raises Refused: ``USAGE`` when the descriptor cannot be read, or for a new
+        passphrase that is too short.
         """
         if self.passphrase_fd is not None:
-            self._line = read_line(self.passphrase_fd) or self._line
-            return self._line
-        if not self.has_terminal:
+            passphrase = self._line = read_line(self.passphrase_fd) or self._line
+        elif self.has_terminal:
+            passphrase = str(
+                click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm)
+            )
+        else:
             return None
-        return str(click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm))
+        if confirm and 0 < len(passphrase) < passphrase_chars_min:
+            message = f"a new passphrase has at least {passphrase_chars_min} characters, not {len(passphrase)}"
+            raise Refused("USAGE", f"{message}: several words are easy to remember")
+        return passphrase
+
+    def check_last_passphrase(self, advice: str) -> None:
+        """Refuse a descriptor with a further line, which the verb would ignore. Raises Refused: ``USAGE``."""
+        descriptor = self.passphrase_fd
+        if descriptor is None or os.isatty(descriptor) or not select([descriptor], [], [], 0)[0]:
+            return
+        if read_line(descriptor):
+            raise Refused("USAGE", f"--passphrase-fd has a line too many: {advice}")
 
     def described(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the events of rows of ``catalog.find`` as documents, with the marks that views put on them."""

@@ -150,7 +150,8 @@ def words_hint(error: ExtraWords) -> str | None:
     is_text = _takes_text(command)
     if (explained := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:
         return explained
-    found = [_option_for(command, word) for word in words]
+    is_shown = words[0].isdecimal() and f"{path.partition(' ')[2]} N" in guesses.COMMANDS_OF_WORD
+    found = [None if is_shown else _option_for(command, word) for word in words]
     option = " ".join(filter(None, found)) if all(found) and (len(words) == 1 or not is_text) else None
     if option is None and (line := _other_command(error)) is not None:
         return f"did you mean `deed {line}{_acting(line, error.arguments)}`?"
@@ -202,7 +203,7 @@ def _other_command(error: ExtraWords) -> str | None:
     line = of_word.get(f"{name} {before[0]}") if before else None
     if line is None:
         form = "HARNESS" if word in HARNESSES else "N" if word.isdecimal() else "ID" if _looks_like_id(word) else ""
-        line = of_word.get(f"{name} {form}", of_word.get(name))
+        line = of_word.get(f"{name} {word}", of_word.get(f"{name} {form}", of_word.get(name)))
         if line is None or ("BEFORE" in line) != bool(before):
             return None
     return line.replace("BEFORE", quote("".join(before))).replace("WORD", quote(word))

@@ -327,7 +327,8 @@ def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
         except Refused as refusal:
             whole = refusal.details.get("near", refusal.details.get("candidates", ()))
         if whole != [stream]:
-            yield f"there is no stream {stream}{did_you_mean(whole)}"
+            form = "" if "/" in stream or whole else f": a stream is TYPE/ID, such as {stream}/ID"
+            yield f"there is no stream {stream}{did_you_mean(whole) or form}"
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from deedbook.consumers.sdk.times import parse_moment
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.client import every_row
 from deedbook.ledger.client.factory import open_client
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events import KINDS
 from deedbook.ledger.events.authority import (
     AgentInvited,
@@ -41,7 +41,11 @@ from deedbook.ledger.lifecycle.clock import clock_text
 
 @click.group(cls=Group)
 def key() -> None:
-    """List signing keys; delegate, rotate and revoke them."""
+    """List signing keys; delegate, rotate and revoke them.
+
+    To change the passphrase of a key, replace the key: `deed key rotate --as NAME --lost` asks for a new one, and root
+    signs.
+    """
 
 
 @key.command()
@@ -130,6 +134,7 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
 def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
     home = app.ledger_home()
     roles = next((agent.roles for agent in app.client().agents() if agent.name == name), ())
+    command = f"deed key rotate --as {name} --lost"
     if signer is not None:
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     elif read_key_file(home.key_file(name)).sealed is not None:
@@ -137,6 +142,7 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
             message = "a sealed key is replaced by a sealed one: omit --unprotected, or let root sign with --lost"
             raise Refused("USAGE", message)
         passphrase = app.ask_passphrase(name)
+        app.check_last_passphrase(f"the new key keeps the passphrase; for another one, `{command}`")
     else:  # without a terminal and without --passphrase-fd, the new key is stored like the old one
         can_ask = app.passphrase_fd is not None or app.has_terminal
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected) if can_ask else None
@@ -353,6 +359,8 @@ def _first_since(app: App, text: str) -> int:
     """Return the index in ``text``; for a time, the index after the last entry that was accepted before it."""
     since = parse_moment(text, "since")
     if since.isdecimal():
+        if int(since) >= (size := app.client().head().size):
+            raise Refused("NOT_FOUND", f"there is no entry {since}: the last one is {size - 1}", index=int(since))
         return int(since)
     try:
         before = app.query("catalog.instant", at=clock_text(to_ms(since) - 1))
@@ -389,8 +397,12 @@ def _key_of(app: App, wanted: str) -> dict[str, Any]:
     current = {agent.name: agent.key for agent in app.client().agents()}
     matches = [row for row in keys if row["key"] == current.get(wanted)]
     matches = matches or [row for row in keys if row["key"].startswith(wanted.lower())]
+    if not matches:
+        alike = near(wanted, current)
+        hint = did_you_mean(alike) or ": `deed key list` shows them"
+        message = f"no key begins with {wanted}, and no agent has that name{hint}"
+        raise Refused("NOT_FOUND", message, reference=wanted, near=alike, candidates=[])
     if len(matches) != 1:
-        code = "REF_AMBIGUOUS" if matches else "NOT_FOUND"
         message = f"{len(matches)} keys begin with {wanted}, and no agent has that name: `deed key list` shows them"
-        raise Refused(code, message, candidates=[row["key"] for row in matches])
+        raise Refused("REF_AMBIGUOUS", message, candidates=[row["key"] for row in matches])
     return matches[0]

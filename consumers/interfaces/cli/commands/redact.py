@@ -69,6 +69,10 @@ def redact(
     the log, its blobs, the views, the search and the files that Deedbook wrote here, and from each node of this ledger.
     """
     client = app.client()
+    if any(" " in ref for ref in refs):
+        raise Refused(
+            "USAGE", "name entries by index; for a text, --containing FILE, or --containing - for standard input"
+        )
     indexes = sorted({app.ledger().index_of(ref) for ref in refs})
     needle = "" if containing is None else _read_text(containing)
     if not indexes and not needle:

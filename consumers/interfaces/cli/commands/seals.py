@@ -156,6 +156,11 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
     if erasure is None:
         # Not before: an erasure that was interrupted leaves a key that cannot be read, and this call deletes it.
         if not without_key and name not in (present := [key.subject for key in keys.subjects()]):
+            if name.isdecimal():
+                message = (
+                    f"{name} is no subject that has a key here: the text of an entry goes with `deed redact {name}`"
+                )
+                raise Refused("SUBJECT_KEY_MISSING", message, subject=name)
             raise key_missing(name, present)
         if reason is None:
             raise Refused("USAGE", "an erasure needs a --reason, which stays in the log for ever", field="reason")

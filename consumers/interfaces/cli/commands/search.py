@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, Final
 
 import click
@@ -63,6 +64,8 @@ def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | Non
             _print_hit(hit, terms)
         if not answer["items"]:
             echo("(none)")
+        if answer["holds"] == "some" and (field := re.search(r"\w=(\S+)", text)):
+            echo(f"search has words and no fields: `deed search {shlex.quote(field[1])}`", err=True)
 
     output.show_page(app, "search.find", answer, show)
 

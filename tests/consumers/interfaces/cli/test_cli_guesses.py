@@ -70,6 +70,27 @@ GUESSES: Final = [
     ("serve --port 0", "leave --port out"),
     ("serve status", "deed doctor"),
     ("serve stop", "Ctrl-C"),
+    ("key protect a", "deed key rotate --as NAME --lost"),
+    ("key passwd a", "deed key rotate --as NAME --lost"),
+    ("passphrase a", "deed key rotate --as NAME --lost"),
+    ("key stolen a", "deed key compromised KEY|AGENT --since"),
+    ("key rotate codex", "deed key rotate --as codex"),
+    ("delete 7", "deed redact INDEX"),
+    ("log 7", "deed show 7"),
+    ('seal "a text"', "deed session finding TEXT --seal SUBJECT"),
+    ("seal delete s", "deed erase SUBJECT"),
+    ("publish x.deploy.finished", "deed emit KIND"),
+    ("follow", "deed log --follow"),
+    ("tail -f", "deed log --follow"),
+    ("log -f", "deed log --follow"),
+    ("get events -w", "deed log --follow"),
+    ("events create", "deed kind declare"),
+    ("kind create x.a.b", "deed kind declare"),
+    ("kinds", "deed kind list"),
+    ("event show 7", "deed show INDEX"),
+    ("export --format json", "deed log --json"),
+    ("export -o json", "deed log --json"),
+    ("log --type x.a.b", "--kind"),
     ('record "x y"', "deed session finding"),
     ('session found "x y"', "deed session finding"),
     ('session note "x y"', "deed session finding"),
@@ -341,7 +362,7 @@ def test_unquoted_text_after_the_id_of_a_session_leaves_the_id_out(deed: Deed) -
 
 
 def test_sealed_key_without_a_terminal_is_answered_with_the_whole_call(deed: Deed) -> None:
-    with_passphrase("secret", deed, "agent", "add", "sealed-one")
+    with_passphrase("a secret", deed, "agent", "add", "sealed-one")
     message = deed.refuses("KEY_LOCKED", "session", "start", "--task", "Why so", "--as", "sealed-one")["message"]
     assert "\n  next: printf '%s' PASSPHRASE | deed " in message
     assert message.endswith(" session start --task 'Why so' --as sealed-one --json --passphrase-fd 0")
@@ -411,7 +432,7 @@ def test_reviewer_who_is_missing_is_answered_with_the_command_that_registers_one
 
 def test_agent_sealed_by_mistake_is_answered_with_the_command_that_unseals_it(deed: Deed) -> None:
     command = "deed key rotate --as sealed-two --lost --unprotected"
-    assert with_passphrase("secret", deed, "agent", "add", "sealed-two").endswith(f"\n  {command}\n")
+    assert with_passphrase("a secret", deed, "agent", "add", "sealed-two").endswith(f"\n  {command}\n")
     error = deed.refuses("AGENT_EXISTS", "agent", "add", "sealed-two", "--unprotected")
     assert error["message"].endswith(f"`{command}`")
     assert command not in deed.refuses("AGENT_EXISTS", "agent", "add", "rita")["message"]

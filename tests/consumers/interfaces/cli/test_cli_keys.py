@@ -85,14 +85,14 @@ def test_rotation_replaces_both_files_and_the_old_key_signs_nothing(mine: Deed) 
 def test_sealed_key_keeps_its_passphrase_and_a_wrong_one_leaves_nothing(
     mine: Deed, descriptor: Callable[[str], int]
 ) -> None:
-    mine("agent", "add", "c", "--passphrase-fd", descriptor("hers"))
+    mine("agent", "add", "c", "--passphrase-fd", descriptor("hers alone"))
     before = key_names(mine)
     mine.refuses("KEY_LOCKED", "key", "rotate", "--as", "c")
     assert mine.run("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("wrong")).code == 5
     assert key_names(mine) == before
-    mine("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("hers"))
+    mine("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("hers alone"))
     assert read_key_file(mine.home / "keys" / "c.key").sealed is not None
-    mine("session", "start", "--as", "c", "--task", "t", "s1", "--passphrase-fd", descriptor("hers"))
+    mine("session", "start", "--as", "c", "--task", "t", "s1", "--passphrase-fd", descriptor("hers alone"))
 
 
 @pytest.mark.parametrize("renamed", [1, 2, 3, 4])
@@ -192,3 +192,30 @@ def test_audits_after_a_theft_say_what_can_be_done(mine: Deed) -> None:
         assert said.code == 6, said
         assert "look at each entry that `deed log` marks as COMPROMISED" in said.err
     assert mine("verify", "--accept", "SUSPECT_KEY")
+
+
+def test_new_passphrases_have_eight_characters_and_surplus_lines_are_refused(
+    mine: Deed, descriptor: Callable[[str], int]
+) -> None:
+    before = mine.size()
+    said = mine.run("agent", "add", "c", "--passphrase-fd", descriptor("a"))
+    assert said.err.startswith("USAGE: a new passphrase has at least 8 characters, not 1"), said
+    mine("agent", "add", "c", "--passphrase-fd", descriptor("hers alone"))
+    said = mine.run("key", "rotate", "--as", "c", "--passphrase-fd", descriptor("hers alone\nanother one"))
+    assert said.err.startswith("USAGE: --passphrase-fd has a line too many"), said
+    assert "deed key rotate --as c --lost" in said.err
+    assert mine.size() == before + 1
+
+
+def test_reports_of_stolen_keys_check_names_and_the_first_entry(mine: Deed) -> None:
+    error = mine.refuses("NOT_FOUND", "key", "compromised", "roott", "--since", 0)
+    assert error["message"].endswith("did you mean root?")
+    error = mine.refuses("NOT_FOUND", "key", "compromised", "a", "--since", 9999)
+    assert error["message"] == f"there is no entry 9999: the last one is {mine.size() - 1}"
+
+
+def test_entries_and_texts_are_redacted_and_subjects_erased(mine: Deed) -> None:
+    erased = mine.refuses("SUBJECT_KEY_MISSING", "erase", 1, "--reason", "r", "--yes", "--as", "root")
+    assert erased["message"].endswith("the text of an entry goes with `deed redact 1`")
+    assert "--containing -" in mine.refuses("USAGE", "redact", "the secret text", "--reason", "r")["message"]
+    assert mine.refuses("NOT_FOUND", "show", 99)["message"].endswith(f"the entries 0 to {mine.size() - 1}")

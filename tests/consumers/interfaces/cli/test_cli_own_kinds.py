@@ -96,3 +96,17 @@ def test_events_of_a_declared_kind_are_found_by_the_words_of_the_kind(alone: Dee
         assert {hit["event_index"] for hit in hits} == {3, 4}, text
     assert [hit["event_index"] for hit in alone.data("search", "honey Bea")["items"]] == [4]
     assert alone("search", "zzzqqq").startswith("Nothing holds all of that, and nothing is similar. These are far:\n")
+
+
+def test_words_of_other_tools_about_streams_and_fields_get_a_hint(alone: Deed) -> None:
+    alone("agent", "add", "kuro")
+    assert "a stream is TYPE/ID, such as x.deploy/ID" in alone.run("log", "--stream", "x.deploy").err
+    alone("decide", "Use LMDB for the log", "--as", "kuro")
+    assert "search has words and no fields: `deed search web`" in alone.run("search", "service=web").err
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "additionalProperties": False}
+    call = ("--schema", json.dumps(schema), "--stream", "x.deploy/*", "--by", "agent")
+    alone("kind", "declare", "x.deploy.finished", *call)
+    message = alone.refuses("INVALID_FIELD", "emit", "x.deploy.finished", "x.deploy/1", "ok=yes", "--as", "kuro")[
+        "message"
+    ]
+    assert message.endswith(": write true or false")
