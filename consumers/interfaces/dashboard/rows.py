@@ -169,6 +169,7 @@ def handoff(item: Mapping[str, Any]) -> Row:
 def verdict(item: Mapping[str, Any]) -> Row:
     """Return an item of ``catalog.find`` that approves, verifies or refuses the work of a handoff."""
     imported = item["kind"] == "record.imported"
+    verdict = item["type"].partition(".")[2]
     return _row(
         item,
         type="verdict",
@@ -177,7 +178,8 @@ def verdict(item: Mapping[str, Any]) -> Row:
         about=item["text"],
         agent=item["agent"],
         at_ms=item["happened_ms"],
-        state=item["type"].partition(".")[2],
+        state=verdict,
+        colour={"approved": "approval", "changes_requested": "changes"}.get(verdict),
         claim=Claim(item["author"], None) if imported else None,
     )
 

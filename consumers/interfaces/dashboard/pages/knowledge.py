@@ -8,15 +8,18 @@ from deedbook.consumers.interfaces.dashboard.address import PATHS, path_to
 from deedbook.consumers.interfaces.dashboard.facets import FIELDS, read
 from deedbook.consumers.interfaces.dashboard.layout import Edge, Node, layered, lines_box, whole_room
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.catalog.knowledge import EVENT_TYPES
 
 nodes_max: Final = 48
-_COLOURS: Final = {"dead_end": "blocked", "unknown": "unsettled", "finding": "over", "report": "over"}
+_COLOURS: Final = {"dead_end": "over", "unknown": "unsettled", "finding": "over", "report": "over"}
 _NAMES: Final = {event_type: name for name, event_type in EVENT_TYPES.items()}
 
 
 def knowledge(context: PageContext) -> Page:
     """Return the answer of `knowledge.graph` with its ``drawing``, a ``path`` for each node, and ``facets``.
+
+    The nodes are newest first; ``around`` is the label of the thing around which they are.
 
     The graph around a thing (``id``) takes no filters.
     """
@@ -49,6 +52,8 @@ def knowledge(context: PageContext) -> Page:
     lines = [Edge(edge["from"], edge["to"], "wait" if edge["is_stale"] else "") for edge in answer["edges"]]
     drawing = layered(boxes, lines, box=lines_box(4, width=216), room=whole_room)
     data: dict[str, Any] = {"nodes": nodes, "drawing": drawing, "facets": facets.form(counts)}
+    data["around"] = nodes[0]["label"] if others["id"] else None
+    nodes.sort(key=lambda node: -(node["happened_ms"] or UNDATED_MS))
     return Page("knowledge.html", "Knowledge", answer | data)
 
 

@@ -103,7 +103,7 @@ async function check(id, compute) {
   results.set(id, isRight);
   row.classList.add(isRight === null ? "open" : isRight ? "passed" : "failed");
   row.querySelector(".mark").textContent = isRight === null ? "○" : isRight ? "✓" : "✕";
-  row.querySelector(".outcome").textContent = isRight === null ? "not checked: this browser has no Ed25519" : isRight ? "right" : why;
+  row.querySelector(".outcome").textContent = isRight === null ? "not checked: this browser has no Ed25519" : isRight ? "verified" : why;
 }
 function conclude(mark, colour, word, sentence) {
   const state = document.createElement("span"), verdict = document.getElementById("verdict");
@@ -126,8 +126,8 @@ async function checkAll() {
   else if (outcomes.includes(null)) conclude("○", "wait", "signatures not checked", `The hashes are right. This browser has no Ed25519, so it did not check who signed them: use the command below.`);
   else {
     const { isErased } = await readEntry(content), found = `Entry #${path.dataset.index} is in the log of ${Number(size).toLocaleString("en")} entries`;
-    if (isErased) conclude("✓", "wait", "right, but erased", `${found}. Its text was erased: nobody can check that the rest on this page is what the author signed.`);
-    else conclude("✓", "ok", "right", `${found}, with exactly the text on this page.`);
+    if (isErased) conclude("✓", "wait", "verified, but erased", `${found}. Its text was erased: nobody can check that the rest on this page is what the author signed.`);
+    else conclude("✓", "ok", "verified", `${found}, with exactly the text on this page.`);
   }
 }
 try { writeBody(bytesOf(proof.dataset.entry)); } catch { /* the check of the entry says why */ }

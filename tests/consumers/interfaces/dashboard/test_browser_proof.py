@@ -100,7 +100,7 @@ def test_the_browser_computes_each_proof_again(story: Settings, browser: Browser
     with Ledger(settings=story) as ledger:
         size = ledger.client.head().size
     open_proof(browser, f"{browser.url}/proof/{index % size}")
-    assert browser.text("#verdict").startswith(f"✓ right Entry #{index % size} is in the log of {size} entries")
+    assert browser.text("#verdict").startswith(f"✓ verified Entry #{index % size} is in the log of {size} entries")
     assert browser.evaluate("document.querySelectorAll('.checks > .passed').length") == 6
     assert browser.evaluate("document.querySelectorAll('.ladder > :not(.passed)').length") == 0
     assert browser.evaluate(FAILED) == []
@@ -112,7 +112,7 @@ def test_a_long_text_is_sent_once_and_written_by_the_script(story: Settings, bro
     with Ledger(settings=story) as ledger:
         (accepted,) = ledger.author("codex").emit(Draft(stream="session/long", data=SessionStarted(task=text)))
     open_proof(browser, f"{browser.url}/proof/{accepted.index}")
-    assert browser.text("#verdict").startswith("✓ right")
+    assert browser.text("#verdict").startswith("✓ verified")
     shown = browser.evaluate("document.querySelector('#body').textContent")
     assert (json.loads(shown)["data"]["task"], "\\u202etoo long 快照" in shown) == (text, True)
     page = browser.evaluate("fetch(location.href).then((answer) => answer.text())")
@@ -193,7 +193,7 @@ def test_the_page_says_what_a_browser_cannot_check(browser: Browser, lack: str, 
     assert browser.evaluate(FAILED) == []
     has_hashes = "subtle'" not in lack
     assert (browser.text("#check-path .outcome"), browser.text("#check-log .outcome")) == (
-        ("right", "not checked: this browser has no Ed25519") if has_hashes else ("not checked", "not checked")
+        ("verified", "not checked: this browser has no Ed25519") if has_hashes else ("not checked", "not checked")
     )
 
 
@@ -217,7 +217,7 @@ def test_firefox_agrees_and_refuses_too(story: Settings, firefox: Firefox) -> No
         for index in (7, BATCHED):
             firefox.open(f"{dashboard.url}/proof/{index}")
             firefox.until(HAS_RESULT)
-            assert firefox.evaluate(VERDICT).startswith("✓ right")
+            assert firefox.evaluate(VERDICT).startswith("✓ verified")
         firefox.open(f"{dashboard.url}/proof/7")
         sibling = firefox.evaluate(FIRST_SIBLING)
         with changed(dashboard.url, Change(sibling, other(sibling))) as url:

@@ -53,6 +53,11 @@ def test_an_imported_thing_has_its_claimed_agent_and_time(viewer: Viewer) -> Non
     index = viewer.ledger.emit("alice", "session/old", record).index
     nodes = {node["id"]: node for node in viewer.data("/k")["nodes"]}
     assert nodes.keys() == {"dead_end/5", "session/s1", f"finding/{index}", "session/old"}
+    assert {nodes[name]["happened_ms"] for name in list(nodes)[2:]} == {
+        found_ms := nodes[f"finding/{index}"]["happened_ms"]
+    }
+    assert all(node["happened_ms"] > found_ms for node in list(nodes.values())[:2])  # newest first
+    assert not [node for node in viewer.data("/k")["drawing"]["nodes"] if "blocked" in str(node)]
     found = nodes[f"finding/{index}"]
     assert (found["agent"], found["is_claimed"], nodes["session/old"]["agent"]) == ("gemini", True, "gemini")
     page = viewer.page("/k")

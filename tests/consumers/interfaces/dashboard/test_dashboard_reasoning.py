@@ -43,6 +43,13 @@ def shown_text(data: dict[str, Any]) -> str:
     )
 
 
+def test_the_whole_graph_as_json_is_behind_a_fold(viewer: Viewer) -> None:
+    values = {"task": "t", "conclusion": "c", "steps": [{"step": 1, "type": "observation", "content": "o"}]}
+    record(viewer, "small", graph(values | {"dependencies": {}}))
+    fold = viewer.page("/r/small").partition("<summary>as JSON</summary>")[2].partition("</details>")[0]
+    assert "{&#34;task&#34;" in fold
+
+
 @pytest.mark.parametrize("budget", ["", "200", "400", "full", "60"])
 def test_the_fidelity_shown_is_that_of_the_text_shown(viewer: Viewer, budget: str) -> None:
     memory = audit_graph()

@@ -74,3 +74,6 @@ def test_page_of_a_version_leads_to_the_comparisons(rita: Viewer) -> None:
     assert 'href="/h/x/diff?from=1&amp;to=2">with v1' in page
     assert 'href="/h/x/diff?from=2&amp;to=3">with v3' in page
     assert "Compare" not in rita.page("/h/x/v/1").partition("with v3")[2]
+    assert "unlock at" not in page  # it depends on nothing
+    tasks = rita.page("/h/x").partition('id="tasks"')[2].partition("</section>")[0]
+    assert re.findall(r'<li><span class="mono">(\d)</span>', tasks) == ["1", "2", "3"]

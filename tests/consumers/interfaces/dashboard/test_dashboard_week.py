@@ -133,6 +133,7 @@ def test_the_last_seven_days_have_all_kinds_of_work_and_each_row_leads_to_its_th
     assert {row["agent"] for row in rows} == {"alice", "bob", "rita"}
     (verdict,) = (row for row in rows if row["type"] == "verdict")
     assert (verdict["title"], verdict["agent"], verdict["state"]) == ("Close the pool", "rita", "approved")
+    assert verdict["colour"] == "approval"
     assert "<b onclick" not in lived.page("/week")
 
 
