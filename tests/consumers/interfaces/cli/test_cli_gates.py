@@ -26,7 +26,7 @@ def dora(alone: Deed) -> Deed:
     """A ledger in which the human dora has a sealed key and a session key; the test has no passphrase."""
     for words in (["agent", "add", "dora", "--role", "human"], ["key", "delegate", "--as", "dora", "--ttl", "12h"]):
         read, write = os.pipe()
-        os.write(write, b"hers\n")
+        os.write(write, b"hers alone\n")
         os.close(write)
         alone(*words, "--passphrase-fd", read)
         os.close(read)

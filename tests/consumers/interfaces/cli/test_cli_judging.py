@@ -125,17 +125,17 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
         assert terminal.end() == 0, shown
         return shown
 
-    of_root = ("Passphrase of root: ", "roots")
-    answers = [("Your name", "none"), ("Protect the key of root", "y"), ("New passphrase for root: ", "roots")]
-    run("init", "--harness", "none", answers=[*answers, ("Repeat for confirmation", "roots")])
+    of_root = ("Passphrase of root: ", "roots only")
+    answers = [("Your name", "none"), ("Protect the key of root", "y"), ("New passphrase for root: ", "roots only")]
+    run("init", "--harness", "none", answers=[*answers, ("Repeat for confirmation", "roots only")])
     for name in ("a", "b"):
         run("agent", "add", name, answers=[of_root])
-    hers = [("New passphrase for rita: ", "hers"), ("Repeat for confirmation", "hers")]
+    hers = [("New passphrase for rita: ", "hers alone"), ("Repeat for confirmation", "hers alone")]
     run("agent", "add", "rita", "--role", "human", "--role", "reviewer", answers=[*hers, of_root])
     run("handoff", "create", "h", "--title", "T", *PARTIES)
     signs = [
         ("approve this version as rita?", "y"),
-        *[("Passphrase of rita: ", line) for line in ("no", "her", "hers")],
+        *[("Passphrase of rita: ", line) for line in ("no", "her", "hers alone")],
     ]
     assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
     assert "signatures (self-asserted)\r\ngate: closed\r\n" in run("verify")

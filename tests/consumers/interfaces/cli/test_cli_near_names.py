@@ -118,7 +118,7 @@ def alone_named(deed: Deed) -> Deed:
         ("session list --agent ritta", "there is no agent ritta: did you mean rita?"),
         ("log --stream near-event-bus", "there is no stream near-event-bus: did you mean handoff/near-event-bus?"),
         ("log --stream handoff/near-event-bus --author b", ""),
-        ("log --stream zzz", "there is no stream zzz"),
+        ("log --stream zzz", "there is no stream zzz: a stream is TYPE/ID, such as zzz/ID"),
     ],
 )
 def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named: Deed, words: str, hint: str) -> None:
