@@ -38,7 +38,6 @@ _PHRASES: Final = {
     "reasoning.validated": "validated the reasoning",
     "record.imported": "imported a record",
     "report.generated": "reported",
-    "review.answered": "answered a review",
     "review.requested": "asks for a review",
     "role.granted": "was granted a role",
     "role.revoked": "lost a role",
@@ -53,13 +52,15 @@ _PHRASES: Final = {
 
 # The thing of an event's stream, and the event's line in the log of a handoff.
 _THINGS: Final = """
-    SELECT e.event_index, l.text AS line, k.phrase, k.line AS fields,
+    SELECT e.event_index, coalesce(l.text, CASE v.verdict WHEN 'approved' THEN 'said yes' ELSE 'said no' END
+            || CASE v.comment WHEN '' THEN '' ELSE ': ' || v.comment END) AS line, k.phrase, k.line AS fields,
         coalesce(nullif(h.title, ''), nullif(s.task, ''), nullif(r.task, '')) AS title
     FROM events e
     LEFT JOIN handoff_log l ON l.event_index = e.event_index
     LEFT JOIN kind_events k ON k.event_index = e.event_index
     LEFT JOIN handoffs h ON h.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'handoff/'
     LEFT JOIN sessions s ON s.id = substr(e.stream, 9) AND substr(e.stream, 1, 8) = 'session/'
+    LEFT JOIN reviews v ON v.id = substr(e.stream, 8) AND v.answered_index = e.event_index
     LEFT JOIN reasonings r ON r.id = substr(e.stream, 11) AND substr(e.stream, 1, 10) = 'reasoning/'
     WHERE e.event_index IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
 

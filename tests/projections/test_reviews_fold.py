@@ -45,6 +45,21 @@ def test_open_requests_are_listed_oldest_first_and_page(ledger: ViewLedger, read
     assert reader.answer("reviews.show", {"id": "review/v2"})["verdict"] == "rejected"
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (ReviewAnswered(verdict="approved"), "said yes"),
+        (ReviewAnswered(verdict="rejected", comment="too early"), "said no: too early"),
+    ],
+)
+def test_events_tell_what_the_human_answered(
+    ledger: ViewLedger, reader: Reader, answer: ReviewAnswered, words: str
+) -> None:
+    ledger.ask("v1")
+    index = ledger.emit("rita", "review/v1", answer).index
+    assert reader.answer("catalog.show", {"id": str(index)})["did"] == words
+
+
 def test_request_that_its_asker_made_anew_waits_for_nobody(ledger: ViewLedger, reader: Reader) -> None:
     ledger.register("boss", "human")
     for name, task, number in (("v1", "go", "1"), ("v2", "stay", "1"), ("v3", "go", "2"), ("v4", "go", "1")):
