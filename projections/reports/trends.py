@@ -41,7 +41,7 @@ _GROUNDS: Final = tuple(name for name in Grounds.__struct_fields__ if name != "t
 _GROUNDS_WORDS: Final = {
     "criteria": "{verified} of {criteria} criteria verified",
     "findings": "{retracted} of {findings} findings and dead ends retracted",
-    "tests": "{tests} uses of tests",
+    "tests": "tests used: {tests}",
     "reasonings": "{stand} of {reasonings} reasonings stand",
 }
 _TEST: Final = re.compile(r"(?i)\btest|test\b|unittest|pytest|jest\b|mocha|rspec|\btox\b|\bnox\b")

@@ -308,7 +308,8 @@ def terms_of(text: str) -> list[Term]:
 
 
 def excerpt_of(text: str, terms: Sequence[Term]) -> str:
-    """Return at most 200 characters of a text around its first match, on one line; ``…`` marks a cut."""
+    """Return at most 200 characters of a text around its first match, on one line; ``…`` is a cut, ``·`` a new line."""
+    text = " · ".join(filter(None, map(str.strip, text.split("\n"))))
     start, end = next(matches_in(text, terms), (0, 0))
     room = excerpt_max_chars - 2 * len(_CUT)
     first, last = start, min(start + room, len(text))  # a word longer than the excerpt is cut from the match on
@@ -322,7 +323,7 @@ def excerpt_of(text: str, terms: Sequence[Term]) -> str:
             last = max(last, chunk_end)
         elif chunk_start >= start:
             break
-    excerpt = " ".join(text[first:last].split())
+    excerpt = " ".join(text[first:last].split()).strip(" ·")
     before = _CUT if text[:first].strip() else ""
     return before + excerpt + (_CUT if text[last:].strip() else "")
 

@@ -157,7 +157,7 @@ def test_an_excerpt_is_short_and_part_of_the_text(before, middle, after):
         excerpt = excerpt_of(text, terms)
         assert len(excerpt) <= excerpt_max_chars
         shown = excerpt.removeprefix("…").removesuffix("…")
-        assert shown.strip("…") in " ".join(text.split())
+        assert shown.strip("…") in " ".join(" · ".join(filter(None, map(str.strip, text.split("\n")))).split())
 
 
 def test_an_excerpt_shows_the_first_match_and_is_cut_at_words():
@@ -181,4 +181,4 @@ def test_an_excerpt_of_chinese_is_found_and_cut_at_characters():
 
 def test_an_excerpt_of_a_word_without_end_begins_at_the_match():
     assert excerpt_of("x" * 900, terms_of("x*")) == "x" * 198 + "…"
-    assert excerpt_of("one two\nthree", terms_of("three")) == "one two three"
+    assert excerpt_of("one two\nthree", terms_of("three")) == "one two · three"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _IDEOGRAPHS: Final = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
+_VERSION: Final = re.compile(r" \((?:version|result) \w+:[0-9a-f]+\)\Z")
 
 
 class Page(NamedTuple):
@@ -157,6 +158,7 @@ def templates() -> jinja2.Environment:
         "ago": ago,
         "counted": counted,
         "cut": cut,
+        "brief_line": brief_line,
         "iso": clock_text,
         "json": pretty,
         "language": language_of,
@@ -200,6 +202,15 @@ def ago(at_ms: int, now_ms: int) -> str:
     ('2m', 'now')
     """
     return "".join(age_of(at_ms, now_ms).removesuffix(" ago").replace("min", "m").removeprefix("just ").split())
+
+
+def brief_line(text: str) -> str:
+    """Return what an event's agent did without the hash of a version or result, which the page of the entry has.
+
+    >>> brief_line("approved: good (version sha256:070387dc7c1a)")
+    'approved: good'
+    """
+    return _VERSION.sub("", text)
 
 
 def language_of(text: str) -> str | None:

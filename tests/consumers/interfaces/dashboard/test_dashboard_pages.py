@@ -144,6 +144,7 @@ def test_search_finds_words_chinese_too(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x", title="全文检索")
     assert [group["stream"] for group in viewer.data("/search", text="检索")["groups"]] == ["handoff/x"]
     assert 'lang="zh"' in viewer.page("/search", text="检索")
+    assert "handoff.created ·" not in viewer.page("/search", text="检索")
     assert viewer.data("/search")["groups"] == []
     assert viewer.get("/search", text='"').status_code == 400
 

@@ -38,6 +38,8 @@ def test_what_is_handed_over_is_an_arrow_from_lane_to_lane(viewer: Viewer) -> No
     end = lanes["bob"] + (4 if lanes["bob"] < lanes["alice"] else -4)
     assert f'x1="{lanes["alice"]}" y1="50%" x2="{end}" y2="50%" marker-end="url(#passed)"' in page
     assert "created the handoff to bob" in page
+    assert "→ bob" not in page  # the words say it already
+    assert [word in page for word in ("approved", "(version")] == [True, False]
     assert "2 h without an event" in page
 
 
