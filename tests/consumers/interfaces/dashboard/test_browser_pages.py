@@ -34,6 +34,9 @@ CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedSty
   one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline" && one.tagName !== "PROGRESS" &&
   getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
 
+# A table that is wider than its card hides columns, on which a key may be compromised.
+CUT_TABLES = """[...document.querySelectorAll(".scroll:has(> table)")].filter((one) =>
+  one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute("aria-label") + " is cut")"""
 
 FAULTY = b"""<!doctype html><html lang=en><head><meta charset=utf-8><title>Faulty</title>
 <meta http-equiv="Content-Security-Policy" content="style-src 'nonce-a'">
@@ -70,6 +73,7 @@ def faults_of_pages(browser: PageChecks, story: Settings) -> list[str]:
             if is_whole := is_long_run or look is turn[0]:
                 browser.open(browser.url + address)
             page_faults = browser.overflow() + browser.unreadable() + is_whole * browser.accessibility_faults()
+            page_faults += browser.evaluate(CUT_TABLES)
             faults += [f"{address} at {look}: {fault}" for fault in page_faults + browser.problems()]
             metrics(f"looks at pages in {type(browser).__name__}")
         if browser.evaluate("document.querySelectorAll('.top nav [aria-current]').length") != (
