@@ -36,13 +36,12 @@ from deedbook.consumers.sdk.erasure import ErasedCopy, delete_caches, erase_from
 from deedbook.consumers.sdk.redaction import find_holders, repeated_min_chars
 from deedbook.consumers.sessions.copies import erase_reports
 from deedbook.consumers.sessions.settings import StoredCopy, project_of
-from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.client import Client
 from deedbook.ledger.client.spool import FOLDER as SPOOL
 from deedbook.ledger.errors import DeedbookError, Unavailable
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.config import Settings
-from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, VIEWS_FILE
+from deedbook.ledger.home.location import GIT_FOLDER, HANDOFF_FILES, REPLACED, VIEWS_FILE
 from deedbook.ledger.system.files import files_that_hold
 
 _KEPT: Final = {

@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from deedbook.ledger.bundle.restore import REPLACED
 from deedbook.ledger.client.reads import LogReads
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.authority import EntryRedacted
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.format.envelope import decode_entry, is_remnant
-from deedbook.ledger.home.location import read_file
+from deedbook.ledger.home.location import REPLACED, read_file
 from deedbook.ledger.log.reader import LogReader
 from deedbook.ledger.system.files import as_unavailable, replacing
 from deedbook.ledger.trust.store import TrustStore

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -36,7 +36,7 @@ from deedbook.ledger.format.identity import open_sealed_files, read_key_file, wr
 from deedbook.ledger.home import trust
 from deedbook.ledger.home.config import read_config
 from deedbook.ledger.home.home import Home, make_own_folder
-from deedbook.ledger.home.location import VIEWS_FILE
+from deedbook.ledger.home.location import REPLACED, VIEWS_FILE
 from deedbook.ledger.lifecycle.redaction import erased_blobs
 from deedbook.ledger.log.blobs import Blobs, check_blob
 from deedbook.ledger.log.environment import FILE
@@ -48,8 +48,6 @@ from deedbook.ledger.proof.checkpoint import verifiers_of, verify_checkpoint
 from deedbook.ledger.system.files import TEMPORARY, as_unavailable, sync_folder
 
 Progress = Callable[[int, int], None]
-
-REPLACED: Final = "replaced"
 
 
 class RestoreResult(NamedTuple):

@@ -27,6 +27,8 @@ CHAINS_FILE: Final = "chains.toml"
 
 WITNESSED_FILE: Final = "witnessed"
 
+REPLACED: Final = "replaced"  # the folder of the logs that a restore replaced
+
 
 def new_home(start: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for a new ledger: ``DEEDBOOK_HOME``, otherwise ``.deedbook`` in ``start``."""

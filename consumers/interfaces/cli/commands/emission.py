@@ -90,12 +90,18 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
 
 
 def _twin(app: App, draft: Draft) -> int | None:
-    """Return the last event of the acting agent on the stream, if it has the kind and data of the draft."""
-    rows = app.query("catalog.find", stream=draft.stream, author=app.acting(), newest=True, limit=1)["items"]
-    if not rows or rows[0]["kind"] != draft.kind:
+    """Return the last event of the acting agent on the stream, if it has the kind and data of the draft.
+
+    A missing warning stops no append: None also if the views cannot be read.
+    """
+    try:
+        rows = app.query("catalog.find", stream=draft.stream, author=app.acting(), newest=True, limit=1)["items"]
+        if not rows or rows[0]["kind"] != draft.kind:
+            return None
+        index = int(rows[0]["event_index"])
+        event = read_event(index, app.client().entry(index))
+    except DeedbookError:
         return None
-    index = int(rows[0]["event_index"])
-    event = read_event(index, app.client().entry(index))
     data = msgspec.to_builtins(plain_data(event.data), str_keys=True)
     return index if event.erased is None and data == draft.data else None
 

@@ -326,4 +326,4 @@ def test_agent_that_may_not_validate_reads_who_may(deed: Deed, fresh: Fresh, tmp
     deed("reasoning", "step", name, "It is full", "--type", "observation", "--as", "a")
     deed("reasoning", "conclude", name, "Empty it", "--rests-on", 1, "--as", "a")
     said = deed.run("reasoning", "validate", name, "--tree", tmp_path, "--as", "b").err
-    assert f"a reviewer publishes it with `deed reasoning validate {name} --as NAME` (rita)" in said
+    assert f"a reviewer publishes it with `deed reasoning validate {name} --as NAME` (rita" in said

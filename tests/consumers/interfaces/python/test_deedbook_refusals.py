@@ -43,8 +43,13 @@ def test_nobody_signs_without_a_name_or_a_key(place: Place) -> None:
 
 
 def test_a_sealed_key_is_opened_by_its_passphrase_given_or_asked_for(alone: Deed) -> None:
-    alone("agent", "add", "kuro", "--passphrase-fd", _lines("secret"))
-    for given, code in ((None, "KEY_LOCKED"), ("wrong", "KEY_LOCKED"), ("secret", ""), (lambda _: "secret", "")):
+    alone("agent", "add", "kuro", "--passphrase-fd", _lines("long secret"))
+    for given, code in (
+        (None, "KEY_LOCKED"),
+        ("wrong", "KEY_LOCKED"),
+        ("long secret", ""),
+        (lambda _: "long secret", ""),
+    ):
         with Ledger("kuro", home=alone.home, passphrase=given) as ledger:
             if code:
                 assert refusal(lambda held=ledger: held.session(fresh()).start()).code == code  # type: ignore[misc]
