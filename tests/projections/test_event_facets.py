@@ -124,4 +124,4 @@ def test_a_search_takes_the_same_filters_and_counts_its_hits(filled: Any, reader
 
 def test_the_excerpt_of_an_imported_record_is_of_its_text_and_not_of_its_path(filled: Any, reader: Any) -> None:
     (hit,) = reader.answer("search.find", {"text": "notes day"})["items"]
-    assert (hit["excerpt"], hit["matches"]) == ("some day auth gemini", [[5, 8]])
+    assert (hit["excerpt"], hit["matches"]) == ("some day · auth · gemini", [[5, 8]])

@@ -9,6 +9,8 @@ from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 
 events_shown_max: Final = 25
 waits_marked_max: Final = 500
+drawn_max: Final = 90
+"""The handoffs in one drawing: more would make a page of over 120 kB."""
 
 
 def graph(context: PageContext) -> Page:
@@ -19,7 +21,8 @@ def graph(context: PageContext) -> Page:
     are the newest of the log.
     """
     depth, is_all = context.number("depth", 2), context.query.get("all") == "1"
-    around = context.ask("handoffs.around", id=context.query.get("id") or None, depth=depth, all=is_all)
+    id_ = context.query.get("id") or None
+    around = context.ask("handoffs.around", id=id_, depth=depth, all=is_all, limit=drawn_max)
     opened = next((node for node in around["nodes"] if node["id"] == context.query.get("sel")), None)
     if opened is not None:
         opened |= {"why": context.ask("handoffs.why", id=opened["id"]) if opened["status"] else None}

@@ -42,7 +42,7 @@ def test_text_for_people_says_where_and_what(alone: Deed) -> None:
     place, excerpt = alone("search", "LEAKS").splitlines()
     assert place.split("  ")[0] == "3"
     assert place.split("  ")[2:] == ["a", "session/one", "finding.logged"]
-    assert excerpt == "    the pool leaks \ufffd[2J handles"
+    assert excerpt == "    the pool · leaks \ufffd[2J handles"
 
 
 def test_what_was_taken_back_is_struck_with_who_did_it_and_why(alone: Deed) -> None:
