@@ -481,7 +481,9 @@ def _author_is_human(question: Question[HandoffState], ledger: LedgerState) -> U
     author = question.event.author
     if has_role(ledger, author, {"human"}):
         return None
-    message = f"{author} is not a human and must name a reviewer, or somebody sets default_reviewer in config.toml"
+    message = (
+        f"{author} is not a human and must name a reviewer (`--reviewer NAME`: a human, or an agent with the role)"
+    )
     return Unmet(message, {"author": author})
 
 

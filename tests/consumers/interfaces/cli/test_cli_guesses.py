@@ -398,6 +398,13 @@ def test_period_without_time_is_refused(deed: Deed, words: str, end: str) -> Non
     assert deed.refuses("INVALID_FIELD", *words.split())["message"] == end
 
 
+def test_task_in_place_of_a_sessions_id_is_refused_with_the_whole_call(deed: Deed) -> None:
+    refused = deed.refuses("USAGE", "session", "start", "fix the parser", "--as", "a")
+    (call,) = refused["details"]["next"]
+    assert call == "deed session start --task 'fix the parser' --as a"
+    deed(*shlex.split(call)[1:])
+
+
 def test_future_is_refused(deed: Deed) -> None:
     assert deed.refuses("NOT_FOUND", "log", "--as-of", "2099-01-01")["message"] == "as_of is in the future: 2099-01-01"
 
