@@ -68,7 +68,7 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     Prints approaches that failed in sessions with a similar task.
     """
     author = app.author()
-    if id_ is not None and " " in id_:  # a first-time user means the task; as an id, it would stay for good
+    if id_ is not None and " " in id_ and not options["task"]:  # a task is meant; as an id, it would stay for good
         call = join(["deed", "session", "start", "--task", id_, "--as", author.name])
         raise Refused("USAGE", f"{id_!r} would be the id: a task is an option\n  next: {call}", next=[call])
     name = str(uuid.uuid4()) if id_ is None else id_.removeprefix("session/")
