@@ -213,21 +213,17 @@ def corrections_of_texts(context: QueryContext, *sessions: str) -> list[dict[str
     corrected = tuple({row["session_id"] for row in corrections})
     if not corrected:
         return []
-    sql = " UNION ALL ".join(_standing_query(kind, len(corrected)) for kind in _CORRECTED)
-    rows = context.rows(sql, corrected * len(_CORRECTED))
+    marks = ", ".join("?" * len(corrected))
+    sql = " UNION ALL ".join(
+        f"SELECT t.session_id, '{kind}' AS kind, t.{text} || CASE {detail} WHEN '' THEN '' "  # noqa: S608 - own names
+        f"ELSE ' (' || {detail} || ')' END AS text FROM {table} t "
+        f"WHERE t.session_id IN ({marks}) AND NOT EXISTS ({_CORRECTED_IN} "
+        f"WHERE c.kind = '{kind}' AND c.session_id = t.session_id AND o.event_index = t.event_index)"
+        for table, text, detail, kind in _STATEMENTS.values()
+    )
+    rows = context.rows(sql, corrected * len(_STATEMENTS))
     standing = {(row["session_id"], row["kind"], row["text"].strip()) for row in rows}
     return [row for row in corrections if (row["session_id"], row["kind"], row["text"].strip()) not in standing]
-
-
-def _standing_query(kind: str, sessions: int) -> str:
-    """Return the query of the statements in sessions that this kind of correction fits, and none corrects."""
-    table, text, detail = next((table, text, detail) for table, text, detail, of in _STATEMENTS.values() if of == kind)
-    whole = f"{text} || ' (' || {detail} || ')'" if detail.startswith("t.") else text
-    return (
-        f"SELECT t.session_id, '{kind}' AS kind, {whole} AS text FROM {table} t "  # noqa: S608 - names of this module
-        f"WHERE t.session_id IN ({', '.join('?' * sessions)}) AND NOT EXISTS ({_CORRECTED_IN} "
-        f"WHERE c.kind = '{kind}' AND c.session_id = t.session_id AND o.event_index = t.event_index)"
-    )
 
 
 def _first_of_each(corrected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

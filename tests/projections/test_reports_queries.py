@@ -281,6 +281,7 @@ def test_grounds_read_of_the_log_only_what_lies_between_a_sessions_start_and_end
     [
         (session.FindingLogged("the pool leaks"), lambda id_: session.FindingRetracted(id_, "no"), "key_findings"),
         (session.UnknownLogged("who closes it"), lambda id_: session.UnknownResolved(id_, "10"), "remaining_unknowns"),
+        (session.DeadEndLogged("a pool", "it leaks"), lambda id_: session.DeadEndRetracted(id_, "no"), "key_findings"),
     ],
 )
 def test_text_that_is_stated_again_is_not_corrected(ledger, reader, entry, correct, field):

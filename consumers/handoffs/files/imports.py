@@ -52,9 +52,7 @@ UNREAD: Final = "unread"
 # Any other refusal concerns the importer (their key is not here, for example), and stops the import.
 _ABOUT_FILES: Final = frozenset({"TOO_LARGE", "SECRET_DETECTED", "INVALID_FORMAT"})
 _NOBODY: Final = AgentNames()
-_FRONT: Final = re.compile(
-    rb"---\r?\n(?:[^\n]*\n)*?(?:from|to|status)[ \t]*:[^\n]*\n(?:[^\n]*\n)*?---\s", re.IGNORECASE
-)
+_FRONT_KEY: Final = re.compile(rb"(?:from|to|status)[ \t]*:", re.IGNORECASE)
 _FRONT_TEXT: Final = "its front matter is not read: write From, To and Status below a heading '## Meta'"
 
 
@@ -153,10 +151,17 @@ def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: Age
         return ImportBatch((unmapped_record(original, _source(source), UNREAD, reason, body_of(source.content)),), ())
 
 
+def _has_front_matter(content: bytes) -> bool:
+    """Return whether a file begins with lines between two rules, of which one has a key of a handoff's Meta."""
+    rule, *lines = content.splitlines() or [b""]
+    ends = (number for number, line in enumerate(lines) if line.rstrip() == b"---")
+    return rule.rstrip() == b"---" and any(map(_FRONT_KEY.match, lines[: next(ends, 0)]))
+
+
 def _meant(content: bytes) -> str:
     """Return what an unreadable file has that is not read: a table without some column, or front matter."""
     with suppress(Refused):
-        texts = [missing_columns(content), _FRONT_TEXT if _FRONT.match(content) else ""]
+        texts = [missing_columns(content), _FRONT_TEXT if _has_front_matter(content) else ""]
         return "".join(f"; {text}" for text in texts if text)
     return ""
 
@@ -231,7 +236,7 @@ def _claimed(
 
 def _warned(source: SourceFile, problems: tuple[Problem, ...]) -> tuple[FileWarning, ...]:
     warnings = [FileWarning(source.name, problem.line, problem.text) for problem in problems]
-    warnings += [FileWarning(source.name, 1, _FRONT_TEXT)] if _FRONT.match(source.content) else []
+    warnings += [FileWarning(source.name, 1, _FRONT_TEXT)] if _has_front_matter(source.content) else []
     for number, line in enumerate(source.content.decode(errors="replace").split("\n"), 1):
         if replace_line_breaks(line.rstrip("\r")) != line.rstrip("\r"):
             warnings.append(FileWarning(source.name, number, "a control character was read as a space"))

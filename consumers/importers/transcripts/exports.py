@@ -32,7 +32,8 @@ from deedbook.consumers.importers.transcripts.conversation import (
 from deedbook.consumers.importers.transcripts.lines import prompt_max_chars
 from deedbook.consumers.sdk.thinking.response import Region, read_tags
 
-_ABOUT: Final = r"(?: \((?P<model>(?!\d{4}-)[^)\s]+)? ?(?P<at>\d{4}-[^)\n]*)?\))?"
+# Each part has a limit: without one, a long line that matches nearly would take the square of its length.
+_ABOUT: Final = r"(?: \((?P<model>(?!\d{4}-)[^)\s]{1,100})? ?(?P<at>\d{4}-[^)\n]{0,60})?\))?"
 _SESSION: Final = re.compile(r"\bSession(?: ID:\*\*)? `?(?P<id>[0-9a-f]{8}-[0-9a-f-]{27})\b")
 _SPEAKER: Final = re.compile(
     r"^(?:#{1,6} |_?\*\*)\W{0,8}(?P<role>User|Human|Assistant|Agent|Claude|AI)\b", re.MULTILINE
@@ -66,7 +67,9 @@ EXPORTS: Final = (
     Export(
         "cctrace-markdown",
         re.compile(rf"^### (?:👤|🤖) (?P<role>User|Assistant){_ABOUT}[ \t]*\r?$", re.MULTILINE),
-        re.compile(r"^<details>\s*<summary>[^<\n]*Internal Reasoning[^<\n]*</summary>\s*```[ \t]*\r?\n", re.MULTILINE),
+        re.compile(
+            r"^<details>\s*<summary>[^<\n]{0,80}Internal Reasoning[^<\n]{0,80}</summary>\s*```[ \t]*\r?\n", re.MULTILINE
+        ),
         re.compile(r"^```\s*</details>", re.MULTILINE),
         re.compile(r"^(?:🔧 \*\*Tool Use|📊 \*\*Tool Result)", re.MULTILINE),
     ),

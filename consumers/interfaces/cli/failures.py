@@ -13,10 +13,12 @@ import click
 from deedbook.consumers.interfaces.cli import guesses
 from deedbook.consumers.interfaces.cli.hints import (
     absent_argument_hint,
+    absent_options,
     argument_before_text,
     choice_hint,
     option_hint,
     passphrase_line,
+    spelled,
     words_hint,
 )
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
@@ -90,7 +92,7 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
 def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     message = error.message.rstrip(".")
     if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
-        absent = [error.param, *_absent_options(error.ctx.command, arguments)]
+        absent = [error.param, *absent_options(error.ctx.command, arguments)]
         needed = ", ".join(dict.fromkeys(_spelled(error.ctx, parameter) for parameter in absent))
         return f"`{error.ctx.command_path}` needs {needed}{absent_argument_hint(error.ctx.command_path)}"
     if isinstance(error, ExtraWords):
@@ -119,21 +121,12 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     return message
 
 
-def _absent_options(command: click.Command, arguments: Sequence[str]) -> list[click.Option]:
-    """Return the needed options that a call lacks, so that one refusal names all of them."""
-    names = {word.partition("=")[0] for word in arguments}
-    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    return [option for option in options if option.required and names.isdisjoint(option.opts + option.secondary_opts)]
-
-
 def _spelled(ctx: click.Context, absent: click.Parameter) -> str:
     """Return a missing parameter as it is written in a call, or the one before a text that was read as its value."""
-    spelled = absent.make_metavar(ctx)
     if isinstance(absent, click.Option):
-        names = " or ".join(absent.opts[:1] + absent.secondary_opts)
-        return names if absent.is_flag else f"{names} {spelled}"
+        return spelled(absent, ctx)
     before = argument_before_text(ctx, absent)
-    return spelled if before is None else f"{before} before the text"
+    return absent.make_metavar(ctx) if before is None else f"{before} before the text"
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

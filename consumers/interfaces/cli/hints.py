@@ -169,21 +169,27 @@ def words_hint(error: ExtraWords) -> str | None:
     return None if option is None else _with_needed_options(error, option)
 
 
+def absent_options(command: click.Command, arguments: Sequence[str]) -> list[click.Option]:
+    """Return the needed options that a call lacks."""
+    names = {word.partition("=")[0] for word in arguments}
+    needed = [parameter for parameter in command.params if isinstance(parameter, click.Option) and parameter.required]
+    return [option for option in needed if names.isdisjoint(option.opts + option.secondary_opts)]
+
+
+def spelled(option: click.Option, ctx: click.Context) -> str:
+    """Return an option as it is written in a call."""
+    names = " or ".join(option.opts[:1] + option.secondary_opts)
+    return names if option.is_flag else f"{names} {option.make_metavar(ctx)}"
+
+
 def _with_needed_options(error: ExtraWords, option: str) -> str:
     """Return the suggestion of an option; as a whole call, if the call also lacks options that the verb needs."""
-    call = [*error.arguments, *option.split()]
-    needed = [
-        (names, parameter)
-        for parameter in error.command.params
-        if isinstance(parameter, click.Option)
-        and parameter.required
-        and not any(word.partition("=")[0] in (names := parameter.opts + parameter.secondary_opts) for word in call)
-    ]
+    needed = absent_options(error.command, [*error.arguments, *option.split()])
     if not needed:
         return f"did you mean {option}?"
     context = click.Context(error.command)
-    values = [f"{names[0]} {parameter.make_metavar(context)}" for names, parameter in needed if not parameter.is_flag]
-    flags = [" or ".join(names) for names, parameter in needed if parameter.is_flag]
+    values = [spelled(absent, context) for absent in needed if not absent.is_flag]
+    flags = [spelled(absent, context) for absent in needed if absent.is_flag]
     line = " ".join([error.path, *map(quote, error.before), option, *values])
     return f"did you mean `{line}`{f', with {flags[0]}' if flags else ''}?"
 

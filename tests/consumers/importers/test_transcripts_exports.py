@@ -128,3 +128,16 @@ def test_export_of_another_program_is_read_only_if_its_tags_are_balanced(
 def test_long_runs_of_any_mark_are_read(tmp_path: Path, mark: str) -> None:
     assert read(tmp_path, f"{SPECSTORY}\n{mark * 20_000}x") != []
     assert read(tmp_path, f"{CCTRACE}\n{mark * 20_000}x") != []
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("export", "line"),
+    [
+        (SPECSTORY, "_**Agent (x" + "1111-" * 40_000),
+        (CCTRACE, f"### 🤖 Assistant ({MODEL})\n<details><summary>" + "Internal Reasoning " * 40_000),
+    ],
+    ids=["heading", "summary"],
+)
+def test_long_line_that_is_nearly_a_mark_is_read_at_once(tmp_path: Path, export: str, line: str) -> None:
+    assert thoughts(tmp_path, f"{export}\n{line}\n")

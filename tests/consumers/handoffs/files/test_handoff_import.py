@@ -227,6 +227,24 @@ def test_file_that_cannot_be_read_is_kept_aside_with_the_reason(
     assert add(folder).added == 0
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("content", "is_told"),
+    [
+        (b"---\ntitle: x\r\nFrom: ana\r\n---\r\n# Fix it\n", True),
+        (b"---\ntitle: x\n---\nFrom: ana\n", False),
+        (b"# Fix it\n---\nfrom: ana\n---\n", False),
+        (b"---\nfrom: ana\n", False),
+        (b"---\n" + b"to:\n" * 200_000, False),  # a stranger may send this
+    ],
+    ids=["front matter", "another", "not in front", "open", "long"],
+)
+def test_front_matter_is_told_that_it_is_not_read(folder: SyncedFolder, content: bytes, *, is_told: bool) -> None:
+    write(folder, {"front.md": content})
+    (record,) = add(folder).unmapped_records
+    assert ("front matter is not read" in record.reason) is is_told
+
+
 def test_text_that_no_field_holds_is_found_by_searches_once(folder: SyncedFolder) -> None:
     free = b"# Notes\n\nThe dangling string hums, said Weiser.\n"
     section = "\n## Discussion\n\n- the calm lighthouse blinks\n"
