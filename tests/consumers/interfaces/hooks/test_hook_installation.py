@@ -365,8 +365,9 @@ def test_a_project_that_may_not_be_written_is_refused_as_such(harness: str, tmp_
         "from deedbook.consumers.interfaces.hooks.installation import Launcher\n"
         "from deedbook.ledger.errors import Unavailable\n"
         "folder = pathlib.Path(sys.argv[2]); found = HARNESSES[sys.argv[1]]\n"
+        "installation = Installation(found, folder, Launcher('/bin/deed', 'me'))\n"
         "os.setuid(65534)\n"
-        "try: Installation(found, folder, Launcher('/bin/deed', 'me')).install()\n"
+        "try: installation.install()\n"
         "except Unavailable as error: print(error.code)\n"
     )
     folder = tmp_path / "not mine"
