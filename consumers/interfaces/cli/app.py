@@ -249,21 +249,22 @@ class App(ReadingApp):
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
         Each line of the descriptor is one passphrase; the last line answers all further questions, too. A new one is
-        asked for twice (``confirm``). Raises Refused: ``USAGE`` when the descriptor cannot be read, or for a new
-        passphrase that is too short.
+        asked for twice (``confirm``). A person may choose a longer one if a new one is too short. Raises Refused:
+        ``USAGE`` when the descriptor cannot be read, or has a new passphrase that is too short.
         """
         if self.passphrase_fd is not None:
             passphrase = self._line = read_line(self.passphrase_fd) or self._line
-        elif self.has_terminal:
+            if confirm and (problem := _too_short(passphrase)):
+                raise Refused("USAGE", problem)
+            return passphrase
+        while self.has_terminal:
             passphrase = str(
                 click.prompt(prompt, hide_input=True, err=True, prompt_suffix="", confirmation_prompt=confirm)
             )
-        else:
-            return None
-        if confirm and 0 < len(passphrase) < passphrase_chars_min:
-            message = f"a new passphrase has at least {passphrase_chars_min} characters, not {len(passphrase)}"
-            raise Refused("USAGE", f"{message}: several words are easy to remember")
-        return passphrase
+            if not confirm or not (problem := _too_short(passphrase)):
+                return passphrase
+            echo(f"{problem}. Try again", err=True)
+        return None
 
     def check_last_passphrase(self, advice: str) -> None:
         """Refuse a descriptor with a further line, which the verb would ignore. Raises Refused: ``USAGE``."""
@@ -321,6 +322,14 @@ def extra(name: str, verb: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         message = f"{verb} needs the package {error.name}: {install_command(name)}"
         raise Unavailable("EXTRA_MISSING", message, package=str(error.name), extra=name) from error
+
+
+def _too_short(passphrase: str) -> str:
+    """Return why a new passphrase is too short; empty if it is not, or if there is none."""
+    if not 0 < len(passphrase) < passphrase_chars_min:
+        return ""
+    least = f"a new passphrase has at least {passphrase_chars_min} characters, not {len(passphrase)}"
+    return f"{least}; several words are easy to remember"
 
 
 def read_line(descriptor: int) -> str:

@@ -250,9 +250,13 @@ def test_person_on_a_terminal_answers_three_questions(here: Deed, project: Path)
     person.type("codex")
     person.until("[Y/n]")
     person.type("")
-    person.until("New passphrase for root and anna")
-    person.type("in the garden")
-    person.until("Repeat")
+    for passphrase in ("short", "in the garden"):
+        person.until("New passphrase for root and anna")
+        person.type(passphrase)
+        person.until("Repeat")
+        if passphrase == "short":
+            person.type(passphrase)
+            assert "at least 8 characters" in person.until("Try again")
     code, said = person.answer("in the garden")
     assert code == 0, said
     assert "anna is registered as human, reviewer" in said
