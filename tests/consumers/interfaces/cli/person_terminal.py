@@ -19,17 +19,20 @@ class Terminal:
     def __init__(self, home: Path | None, *words: str, cwd: Path | None = None) -> None:
         """Run a verb; without ``home`` it finds the ledger by its working directory."""
         self._ours, theirs = pty.openpty()
+        self._unread = b""
         before = [] if home is None else ["--home", str(home)]
         self._child = DeedProcess(*before, *words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd)
         os.close(theirs)
 
     def until(self, text: str | None) -> str:
-        """Return the output up to a text, or to the end."""
-        shown = b""
+        """Return the output up to and with a text, or to the end; what came after the text is for the next call."""
+        wanted, shown = None if text is None else text.encode(), self._unread
         with contextlib.suppress(OSError):  # the process of this terminal has ended
-            while (text is None or text.encode() not in shown) and (part := os.read(self._ours, 4096)):
+            while (wanted is None or wanted not in shown) and (part := os.read(self._ours, 4096)):
                 shown += part
-        return shown.decode()
+        end = len(shown) if wanted is None or wanted not in shown else shown.index(wanted) + len(wanted)
+        self._unread = shown[end:]
+        return shown[:end].decode()
 
     def type(self, line: str) -> str:
         """Type a line; return it."""
