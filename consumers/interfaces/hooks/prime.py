@@ -38,7 +38,7 @@ from deedbook.projections.agents.compromised import compromised_sentences
 from deedbook.projections.briefs.tokens import count_tokens, tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from deedbook.ledger.client.client import Ask
 
@@ -119,7 +119,7 @@ def prime(
     now = datetime.now(UTC)
     waiting = _waiting(ask, agent)
     resumed = resume(ask, get_blob, detail_level="summary", agent=agent)
-    dead_ends, known = _related(ask, task, waiting, session, now)
+    dead_ends, known, named = _related(ask, task, waiting, session, now)
     if any(item["reasoning_refs"] for item in waiting["items"]):
         waiting = Citations(view, next_tokens_max, agent).waiting(waiting)
     packing = _Packing(budget, origin, folder or present_folder())
@@ -138,7 +138,8 @@ def prime(
         packing.add(known)
     if rest["total"] or not questions.items:
         packing.add(_what_waits(agent, rest, now))
-    packing.add(_last_session(view, resumed, session, now))
+    if last := _last_session(view, resumed, session, now, named):
+        packing.add(last)
     return packing.finished()
 
 
@@ -268,8 +269,11 @@ def _items_of(agent: str | None, rows: Sequence[Mapping[str, Any]], now: datetim
 
 def _related(
     view: Ask, task: str | None, waiting: Mapping[str, Any], present: str | None, now: datetime
-) -> tuple[_Section, _Section]:
-    """Return dead ends of work similar to the task (default: to the waiting work), and earlier work on the task."""
+) -> tuple[_Section, _Section, set[str]]:
+    """Return dead ends of work similar to the task (default: to the waiting work), and earlier work on the task.
+
+    The last part is the set of the sessions named as earlier work.
+    """
     topic = task or next((row["title"] for row in waiting["items"] if row["kind"] == "handoff"), "")
     command = f"deed report similar {quote(sanitize_line(task))}" if task else "deed report resume --detail-level full"
     related: Mapping[str, Any] = {"dead_ends": [], "reasonings": [], "sessions": []}
@@ -284,7 +288,8 @@ def _related(
     rows = [*related["reasonings"], *related["sessions"]] if task else []
     known = [_known(row, now) for row in sorted(rows, key=lambda row: -row["score"])]
     heading = "Earlier work: read it with `deed reasoning brief ID` or `deed report resume --session-id ID`"
-    return failed, _Section("related", heading, known, len(known), command)
+    sessions = {row["session_id"] for row in rows if "session_id" in row}
+    return failed, _Section("related", heading, known, len(known), command), sessions
 
 
 def _known(row: Mapping[str, Any], now: datetime) -> _Item:
@@ -308,13 +313,20 @@ def said_by(row: Mapping[str, Any]) -> str:
     return str(row["author"])
 
 
-def _last_session(view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime) -> _Section:
-    """Return the last session and the command that shows it; the present one only if something was recorded in it."""
+def _last_session(
+    view: Ask, resumed: Mapping[str, Any], present: str | None, now: datetime, named: Collection[str]
+) -> _Section | None:
+    """Return the last session and the command that shows it; None if it is among those that were ``named`` before.
+
+    The present session counts only if something was recorded in it.
+    """
     command = "deed report resume"
     by = whose(view, resumed)
     for row in resumed["sessions"]:
         if row["session_id"] != present or any(row.get(field) for field in _RECORDED):
             name = row["session_id"]
+            if name in named:
+                return None
             own = f"- `{command} --session-id {name}` shows it." if is_plain(name) else f"- `{command}` shows it."
             words = f"{by[name][0]}, {age(row['timestamp'], now)}: {sanitize_line(row['task']) or '(no task)'}"
             return _Section("the last session", "The last session", [_Item(own, words)], 1, command)
