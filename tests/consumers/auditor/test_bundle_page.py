@@ -304,3 +304,11 @@ def test_a_log_with_an_entry_that_no_gate_accepted_is_exported(forge: Forge, tmp
     path = forge.export(tmp_path / "wrong.tar")
     assert [alone(path).word, ours(path).word] == ["INVALID", "INVALID"]
     assert alone(path).index == ours(path).index == len(forge.entries) - 1
+
+
+def test_an_agent_with_a_role_of_a_wrong_type_is_left_out_of_the_page(forge: Forge, tmp_path: Path) -> None:
+    draft = forge.registered("carl", ["agent"])
+    forge.edited("root", draft.stream, draft.data, '"roles":["agent"]', '"roles":[1]')
+    path = forge.export(tmp_path / "wrong.tar")
+    assert b"carl" not in page_of(path)
+    assert [alone(path).word, ours(path).word] == ["INVALID", "INVALID"]
