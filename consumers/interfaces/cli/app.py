@@ -65,7 +65,7 @@ class App(ReadingApp):
         self._has_root_signed = False
 
     def finish(self) -> None:
-        """Say that root signed unasked. Remove redacted texts from the copies of this folder, and list these copies."""
+        """Print that root signed, unless --as root was given. Remove redacted texts from the copies in this folder."""
         if self._has_root_signed and not self.as_json:
             echo(f"signed by {ROOT}", err=True)
         if self._ledger is not None and self.bundle is None and not self.only_looks:
@@ -146,7 +146,10 @@ class App(ReadingApp):
         return self.ledger().client
 
     def withheld(self) -> list[int]:
-        """Return the entries whose texts are not shown: this log was put back, and the longer history erased them."""
+        """Return the indexes of entries whose texts are hidden.
+
+        This log was restored to an earlier state, and the longer history, which this machine saw, erased these texts.
+        """
         return self._erased_since(self.client())
 
     def local_client(self) -> Any:
@@ -161,7 +164,7 @@ class App(ReadingApp):
         return self.displayed(self._with_witnesses(self.ledger().ask(query, as_of=self.instant, **arguments)))
 
     def displayed(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer as this verb shows it: --unseal opens sealed texts; without it, people see their names."""
+        """Return an answer as this verb shows it: sealed texts are opened with --unseal, and else only named."""
         if not self.names_sealed or SEALED not in msgspec.json.encode(answer):
             return answer
         if self._sealed is None:
@@ -187,7 +190,7 @@ class App(ReadingApp):
         return opener
 
     def _with_witnesses(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Add to an answer from signed entries how far the witnesses that this folder names have cosigned the log."""
+        """Add to an answer from signed entries up to which size the configured witnesses have cosigned the log."""
         settings, as_of = self.settings(), answer.get("as_of")
         if as_of is not None and b"witness" in settings.text:
             witnessed_of = load(".node.witnessed:witnessed_of")
@@ -232,7 +235,10 @@ class App(ReadingApp):
         return self._passphrases.get(name)
 
     def unlock(self, name: str) -> Key | str | None:
-        """Return ``name``'s key if the passphrase just opened it (which takes a second), else as ``ask_passphrase``."""
+        """Return ``name``'s key if asking for the passphrase has just opened it, else the result of ``ask_passphrase``.
+
+        Opening takes about a second, so the key is not opened twice.
+        """
         passphrase = self.ask_passphrase(name)
         return self._opened.pop(name, passphrase)
 
@@ -248,9 +254,9 @@ class App(ReadingApp):
     def read_passphrase(self, prompt: str, *, confirm: bool = False) -> str | None:
         """Return a passphrase from ``--passphrase-fd``, else from the terminal, else None.
 
-        Each line of the descriptor is one passphrase; the last line answers all further questions, too. A new one is
-        asked for twice (``confirm``). A person may choose a longer one if a new one is too short. Raises Refused:
-        ``USAGE`` when the descriptor cannot be read, or has a new passphrase that is too short.
+        Each line of the descriptor is one passphrase; the last line answers all further questions, too. ``confirm``
+        says that the passphrase is new: a person must type it twice, and is asked again if it is too short. Raises
+        Refused: ``USAGE`` when the descriptor cannot be read, or has a new passphrase that is too short.
         """
         if self.passphrase_fd is not None:
             passphrase = self._line = read_line(self.passphrase_fd) or self._line
@@ -286,7 +292,8 @@ class App(ReadingApp):
     def follow(self, kinds: tuple[str, ...], stream: str | None, author: str | None, start: int) -> None:
         """Print events from an index on, as they are accepted.
 
-        Raises Corrupted: ``HISTORY_CHANGED``: the log that was put back has texts that the longer history erased.
+        Raises Corrupted: ``HISTORY_CHANGED`` if the log was restored to an earlier state and has texts that were erased
+        after that state.
         """
         if self.withheld() and (disagreement := self.client().disagreement) is not None:
             raise disagreement
@@ -402,7 +409,7 @@ def store_artifact(app: App, path: str, sealer: Sealer | None = None) -> str:
 
     A path alone becomes useless when its folder is deleted.
     """
-    # A link in a stranger's tree (a folder may be one, too) may lead to a file that others must not read.
+    # Somebody else may have put a link to a file or folder here, so that this user publishes a private file.
     file = Path(path)
     below = (folder for folder in file.parents if not folder.is_absolute() or Path.cwd() in folder.parents)
     if any(part.is_symlink() for part in (file, *below)):
@@ -413,7 +420,7 @@ def store_artifact(app: App, path: str, sealer: Sealer | None = None) -> str:
 
 
 def with_contents(app: App, artifacts: tuple[str, ...] | list[str], sealer: Sealer | None = None) -> list[str]:
-    """Return artifacts; those that are files here are stored as blobs. Commits and pages keep their names."""
+    """Return the artifacts as texts. Those that are files here are stored as blobs; commits and pages stay as named."""
     return [
         f"{artifact} ({store_artifact(app, artifact, sealer)})" if Path(artifact).is_file() else artifact
         for artifact in artifacts
@@ -421,7 +428,7 @@ def with_contents(app: App, artifacts: tuple[str, ...] | list[str], sealer: Seal
 
 
 def read_up_to(file: BinaryIO, size_max_bytes: int, what: str) -> bytes:
-    """Return the content of a file, but read no more than ``limit`` bytes: it may be an endless pipe."""
+    """Return the content of a file. Read at most ``size_max_bytes`` and one more, because it may be an endless pipe."""
     content = file.read(size_max_bytes + 1)
     if len(content) > size_max_bytes:
         raise Refused("TOO_LARGE", f"{what} has more than {size_max_bytes} bytes", limit=size_max_bytes)

@@ -49,7 +49,7 @@ def _parameter(argument: Argument) -> click.Parameter:
         type=type_,
         multiple=argument.is_list,
         is_flag=argument.form == "flag",
-        **({"default": argument.default} if argument.default else {}),  # for click, None is a value, too
+        **({"default": argument.default} if argument.default else {}),  # click would take None as a default value
         show_default=True,
         required=argument.is_needed,
         metavar={"number": "N", "numbers": "N,N…"}.get(argument.form, argument.metavar),

@@ -122,7 +122,7 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
 
 
 def _spelled(ctx: click.Context, absent: click.Parameter) -> str:
-    """Return a missing parameter as it is written in a call, or the one before a text that was read as its value."""
+    """Return how a call writes the missing parameter: if a text was read as an earlier argument, that argument."""
     if isinstance(absent, click.Option):
         return spelled(absent, ctx)
     before = argument_before_text(ctx, absent)
@@ -166,7 +166,7 @@ def without_secrets(message: str, arguments: Sequence[str]) -> str:
 
 
 def command_meant(error: DeedbookError, arguments: Sequence[str]) -> str:
-    """Return the command with the only name that is spelled like the unknown one; empty if it cannot be printed."""
+    """Return the call with the only similar name in place of the unknown one; empty if there is no such call."""
     alike, reference = error.details.get("near", ()), error.details.get("reference")
     if error.code != "NOT_FOUND" or len(alike) != 1 or arguments.count(reference) != 1:
         return ""
@@ -175,7 +175,7 @@ def command_meant(error: DeedbookError, arguments: Sequence[str]) -> str:
 
 
 def print_error(error: DeedbookError, *, as_json: bool, meant: str = "") -> int:
-    """Print an error and the command that was ``meant``; return its exit code, also if nobody reads it any more."""
+    """Print an error and the command that was ``meant``. Return its exit code, also if nobody reads the output."""
     if as_json:
         try:
             echo_exact(json_text(error_document(error), order="deterministic"))
@@ -188,6 +188,6 @@ def print_error(error: DeedbookError, *, as_json: bool, meant: str = "") -> int:
     if meant:
         echo(f"  next: {meant}", err=True)
     own = [event for event in events if event["code"] != "DEPENDS_ON_REFUSED"]
-    for event in own if len(own) > 1 else []:  # the message is that of the first
+    for event in own if len(own) > 1 else []:  # a single one is already in the message
         echo(f"  event {event['position'] + 1}: {event['code']}: {event['message']}", err=True)
     return error.exit_code

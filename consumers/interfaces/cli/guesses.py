@@ -233,7 +233,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "-s": ("--status",),
     "-t": ("--title", "--type", "--task"),
 }
-"""By an option that the verb lacks: options (with a value, perhaps) or arguments; the first that it has is meant."""
+"""Maps an option that a verb lacks to options (some with a value) and arguments; a hint names the first that it has."""
 
 OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "ask --to": "ask NAME TEXT",
@@ -272,7 +272,7 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
     "receipt --entry": "receipt INDEX",
     "verify --receipt": "receipt verify FILE",
 }
-"""By a verb and an option that it lacks: the command that does it, where it is another one."""
+"""Maps a verb with an option that it lacks to another command, which does that."""
 
 _REACHED: Final = "it listens on 127.0.0.1; other machines come through an SSH tunnel or a TCP proxy (deploy/README.md)"
 EXPLANATIONS: Final[dict[str, str]] = {
@@ -285,13 +285,13 @@ EXPLANATIONS: Final[dict[str, str]] = {
     "serve stop": "Ctrl-C ends it, or SIGTERM; a second `deed serve` names its process",
     "watch --follow": "it follows anyway: leave --follow out",
 }
-"""By a verb and an option or word that it lacks: how it works here, where no command does that."""
+"""Maps a verb with an option or word that it lacks to an explanation, if no command does that."""
 
 SPOOLED: Final = "--spool stores only reports that need no answer, such as findings of the session in DEEDBOOK_SESSION"
 """The end of a text about a call that --spool did not store."""
 
 NO_DATES: Final = frozenset({"--deadline", "--due", "--not-before", "--until"})
-"""Options for a date, which a handoff does not have: its text says it."""
+"""Options for a date. A handoff has no field for one, so its text must say it."""
 
 DATE: Final = "DATE"
 """Stands for a date or time as the value of an option, in the keys of the tables of options."""
@@ -306,7 +306,7 @@ WITHOUT_ARGUMENT: Final = {
     "show": "log",
     "watch": "log --follow",
 }
-"""By a verb that lacks its argument: the command that lists the things from which it takes one."""
+"""Maps a verb that was called without its argument to the command that lists possible values of the argument."""
 
 WORDS: Final[dict[str, str]] = {
     "all": "--all",
@@ -320,12 +320,12 @@ WORDS: Final[dict[str, str]] = {
     "refuted": "--refuted",
     "true": "--holds",
 }
-"""By a word after a verb that takes no more of them: the option that means it, if the verb has it."""
+"""Maps a surplus word after a verb to the option that means it; a hint names the option if the verb has it."""
 
 ARGUMENTS: Final = {
     "reasoning diff": "A and B are refs of versions, which `deed reasoning show ID --versions` lists, or ids",
 }
-"""By a verb: its arguments, which a call with another number of them is told."""
+"""Maps a verb to an explanation of its arguments, for calls with another number of arguments."""
 
 TEXT_ARGUMENTS: Final = ("TEXT", "APPROACH")
 """Names of arguments that are one text of several words."""
@@ -359,16 +359,16 @@ COMMANDS_OF_WORD: Final = {
     "verify": "handoff verify WORD",
     "watch": "handoff watch WORD",
 }
-"""The commands for one word too many, WORD, and the word before it, BEFORE, by the verb.
+"""Maps a verb that got one word too many, WORD, to the right command. BEFORE is the word before it.
 
-After the verb may be the word before it, or the form of WORD: HARNESS for the name of one, N for a number, ID for a
-word with a digit or a dash.
+Behind the verb, a key may have BEFORE or WORD itself, or the form of WORD: HARNESS for the name of a harness, N for a
+number, ID for a word with a digit or a dash.
 """
 
 OTHER_VALUES: Final = {
     "setup": "another program takes `deed mcp --as NAME` as an MCP server on stdio",
 }
-"""By a verb: the way for a value that is none of those that its argument takes."""
+"""Maps a verb to advice for a value that its argument does not take."""
 
 SHOWING_WORDS: Final = frozenset({"show", "get", "view"})
-"""Words that are left out before the id of a verb that shows one thing when it gets an id."""
+"""Words that a hint drops between a verb and an id, because the verb shows one thing when it gets an id."""

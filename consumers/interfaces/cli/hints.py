@@ -28,7 +28,7 @@ _SUFFIX: Final = re.compile(r"\.[a-z]\w{0,7}$")
 
 
 def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Sequence[str]:
-    """Return the commands that ``args``, which begin with no verb of the group, mean; none if they are no guess."""
+    """Return the commands that the user probably means by ``args``, which begin with no verb of the group."""
     name, words = args[0], ctx.command_path.split()[1:]
     form = "TEXT" if " " in name else "FILE" if _SUFFIX.search(name) else name
     for guess in ([*words, *args[:2]], [*words, form]):
@@ -44,7 +44,7 @@ def verbs_for(group: click.Group, ctx: click.Context, args: Sequence[str]) -> Se
 
 
 def _with_facts(ctx: click.Context, name: str, args: Sequence[str], lines: Sequence[str]) -> Sequence[str]:
-    """Return the commands of a guess with the name in the call, and for `whoami` with the agent who acts here."""
+    """Return the suggested commands with the agent's name from the call, for `whoami` with the agent who acts here."""
     is_name = len(args) > 1 and re.fullmatch(NAME_PATTERN, args[1]) is not None
     if is_name and all(word.startswith("-") for word in args[2:3]) and len(lines) == 1:
         return [re.sub(r"^(agent \S+) NAME$", rf"\1 {args[1]}", lines[0])]
@@ -57,12 +57,12 @@ def _with_facts(ctx: click.Context, name: str, args: Sequence[str], lines: Seque
 
 
 def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
-    """Return the call of a group's verb `show` with a word that looks like an id, because it has a digit or a dash."""
+    """Return a call of the group's verb `show` for a word that looks like an id: it has a digit or a dash."""
     return [f"show {quote(name)}"] if _looks_like_id(name) and group.get_command(ctx, "show") is not None else []
 
 
 def absent_argument_hint(path: str) -> str:
-    """Return the end of a text about a missing argument: its meaning, the command that needs none, or nothing."""
+    """Return the end of the error for a missing argument: an explanation, a command without arguments, or nothing."""
     verb = path.partition(" ")[2]
     if (explained := guesses.ARGUMENTS.get(verb)) is not None:
         return f": {explained}"
@@ -71,7 +71,7 @@ def absent_argument_hint(path: str) -> str:
 
 
 def argument_before_text(ctx: click.Context, absent: click.Parameter) -> str | None:
-    """Return the argument that is really missing if a text was read in its place, because it was left out; or None.
+    """Return the argument that the call left out, if its text was therefore read as that argument; else None.
 
     ``absent`` is the argument that a parser reports: the last one, which takes the text.
     """
@@ -84,7 +84,7 @@ def argument_before_text(ctx: click.Context, absent: click.Parameter) -> str | N
 
 
 def choice_hint(path: str, value: str, choices: Sequence[str]) -> str:
-    """Return the end of a text about a value that an argument does not take: the command or value that is meant."""
+    """Return the end of the error for a value that an argument does not take: the command or value probably meant."""
     verb = path.partition(" ")[2]
     if lines := guesses.VERBS.get(f"{verb} {value}"):
         return did_you_mean([f"`deed {line}`" for line in lines])
@@ -95,7 +95,7 @@ def choice_hint(path: str, value: str, choices: Sequence[str]) -> str:
 def option_hint(
     command: click.Command, path: str, option: str, value: str, arguments: Sequence[str] = ()
 ) -> str | None:
-    """Return the text about an option, or a value of it, that a verb lacks but that means something there, or None.
+    """Return a hint about an option, or about its value, that the verb does not take; None if there is no hint.
 
     ``value`` is the word after the option, or empty; ``arguments`` are those of the whole call.
     """
@@ -141,7 +141,7 @@ def passphrase_line(arguments: Sequence[str]) -> str:
 
 
 def words_hint(error: ExtraWords) -> str | None:
-    """Return how to call a verb with its surplus words, or None."""
+    """Return a hint how to write the surplus words of a call, or None."""
     command, path, words = error.command, error.path, error.words
     explained = guesses.EXPLANATIONS.get(" ".join([*path.split()[1:], *error.before, *words]))
     if explained is not None:
@@ -183,7 +183,7 @@ def spelled(option: click.Option, ctx: click.Context) -> str:
 
 
 def _with_needed_options(error: ExtraWords, option: str) -> str:
-    """Return the suggestion of an option; as a whole call, if the call also lacks options that the verb needs."""
+    """Return a hint that names an option. If the call also lacks required options, the hint is a whole call."""
     needed = absent_options(error.command, [*error.arguments, *option.split()])
     if not needed:
         return f"did you mean {option}?"
@@ -195,13 +195,13 @@ def _with_needed_options(error: ExtraWords, option: str) -> str:
 
 
 def _acting(line: str, arguments: Sequence[str]) -> str:
-    """Return the ``--as NAME`` of a call if ``line``, which is suggested in its place, names no agent."""
+    """Return the ``--as NAME`` of a call, to add to the suggested command ``line``; empty if that names an agent."""
     names = [name for word, name in pairwise(arguments) if word == "--as" and not name.startswith("-")]
     return f" --as {quote(names[-1])}" if names and "--as " not in line else ""
 
 
 def _other_command(error: ExtraWords) -> str | None:
-    """Return the command that does what the call with its one surplus word means, or None."""
+    """Return the command that was probably meant by a call with one surplus word, or None."""
     *before, word = [*error.before, *error.words]
     if len(before) > 1:
         return None
@@ -248,12 +248,15 @@ def _quoted_call(error: ExtraWords, *, is_text: bool) -> str | None:
 
 
 def _run_from(start: int, places: Sequence[int]) -> list[int]:
-    """Return the positions right after ``start``."""
+    """Return those of ``places`` that follow ``start`` without a gap."""
     return [place for step, place in enumerate((at for at in places if at > start), 1) if place == start + step]
 
 
 def _joined(words: Sequence[str], text: Sequence[int], before: Sequence[str]) -> str | None:
-    """Return ``words`` as a line for a shell, those of the text in quotes; None if one of them was in quotes."""
+    """Return ``words`` as a line for a shell, with the words at ``text`` in quotes together.
+
+    Return None if one of these words has a space, because then it was in quotes already.
+    """
     if any(" " in words[at] for at in text):
         return None
     joined = " ".join(words[at] for at in text)

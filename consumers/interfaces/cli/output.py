@@ -256,7 +256,7 @@ def imported_by(mark: dict[str, Any] | None) -> str:
 
 
 def marks_cell(row: dict[str, Any]) -> str:
-    """Return the marks of a row that may be from a thief, or whose texts are erased; empty for any other row."""
+    """Return the marks of a row that a stolen key may have signed, or whose texts are erased; else an empty text."""
     marks = [f"COMPROMISED: {row['compromised']}"] if "compromised" in row else []
     return " ".join([*marks, f"REDACTED: {row['redacted']['redaction']}"] if "redacted" in row else marks)
 
@@ -287,7 +287,7 @@ def show_page(
     app.show(kind, answer, text, following=following)
     if following is not None and not app.as_json:
         print_command(following, f"{'' if total is None else f'{total} in all; '}continue with: ")
-    elif following is not None and _is_limit_default():  # a file with the document looks complete
+    elif following is not None and _is_limit_default():  # a program may take this page for the whole list
         of = "there are more rows" if total is None else f"a page of {total} rows"
         echo(f"{of}; continue with: {following} --json", err=True)
     if total == 0:
@@ -296,7 +296,7 @@ def show_page(
 
 
 def _is_limit_default() -> bool:
-    """Return whether the caller left the size of the page to us: they may take it for the whole list."""
+    """Return whether the caller gave no --limit, and so may take a page for the whole list."""
     return click.get_current_context().get_parameter_source("limit") is click.core.ParameterSource.DEFAULT
 
 

@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; every error was printed."""
+    """Run one command, print its error if there is one, and return its exit code."""
     try:  # click returns the exit code of a command and does not raise it
         code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=Options())
     except click.Abort as abort:

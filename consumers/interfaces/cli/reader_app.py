@@ -82,7 +82,7 @@ class ReadingApp(ClosableOptions):
         return self._settings[1]
 
     def here(self, command: str) -> str:
-        """Return the command that continues in the folder of this run, if --home named it."""
+        """Return ``command`` with the --home of this run, if it has one, so that it works on the same folder."""
         return command if self.home is None else f"{command} --home {quoted_path(self.home)}"
 
     @cached_property
@@ -132,7 +132,7 @@ class ReadingApp(ClosableOptions):
         return answer
 
     def withheld(self) -> list[int]:
-        """Return the entries whose texts are not shown: this log was put back, and the longer history erased them."""
+        """Return the indexes of entries whose texts are hidden (see ``App.withheld``)."""
         return [] if self._reader is None else self._erased_since(self._reader)
 
     def _erased_since(self, reader: Client | LocalReader) -> list[int]:
@@ -155,7 +155,7 @@ class ReadingApp(ClosableOptions):
         """Return the answer of a view query, with the signature ``ledger.client.client.Ask``."""
         answer = self.query(query, **arguments)
 
-        self._doubts |= compromised_names(answer)  # a text that is derived from the answer must not repeat its marks
+        self._doubts |= compromised_names(answer)  # warn of them, too, if a text made from the answer lacks its marks
         return answer
 
     def whole(self) -> Any:

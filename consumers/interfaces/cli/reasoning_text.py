@@ -65,7 +65,7 @@ def print_steps(memory: Mapping[str, Any]) -> None:
 
 
 def _confidence(value: float) -> str:
-    """Return a confidence as a remark; a confidence at its default, 1, is no claim."""
+    """Return a confidence as a remark; empty for 1, the value if nobody stated a confidence."""
     return "" if value == confidence_not_stated else f" ({value:.2f})"
 
 
@@ -121,7 +121,8 @@ def print_versions(reasoning: Mapping[str, Any]) -> None:
 def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent: str = "  ") -> None:
     """Print each reasoning that a handoff cites: its state, its brief, and the commands that show more."""
     for citation in citations:
-        # Print it in full without a terminal, too. This costs a model or a person up to 6 % more tokens; JSON has both.
+        # Print the brief in full sentences, also to a model. They have up to 6 % more tokens than the short form. JSON
+        # has both forms.
         brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""
         echo(f"{indent}{heading} {citation['said']}{brief}")
         ref = citation["reasoning_ref"]  # in full, because a shortened ref could equal somebody's id

@@ -1,4 +1,4 @@
-"""Sealed texts in the answers that a verb shows. --unseal opens them; without it, people see their names.
+"""Sealed texts in the answers that a verb shows. --unseal opens them; without it, people see for whom each is sealed.
 
 Without --unseal nothing is opened, even if the key is here: printed text often becomes the context of a model or the
 log of a harness, and the ledger cannot erase these. JSON without --unseal keeps the references, which programs read. An
@@ -48,19 +48,19 @@ class SealedTexts:
             try:
                 text = self._opener.text(reference)
             except Refused as refusal:
-                if refusal.code == "SUBJECT_ERASED":  # its name says that, and the rest of the answer is readable
+                if refusal.code == "SUBJECT_ERASED":  # the shown name says so; show the rest of the answer
                     self._erasures[reference.subject] = refusal.message
                 else:
                     self._failure = self._failure or refusal
             except Corrupted as error:
                 if error.code != "VERIFICATION_FAILED":
                     raise
-                # Any agent can write a wrong reference, and must not close the texts of others.
+                # Any agent can write a wrong reference. It must not hide the other texts of the answer.
                 self._failure = self._failure or error
                 name = f"[sealed for {reference.subject}, but damaged or wrongly named]"
             else:
                 self._has_opened = True
-                # Only one level is opened: a text of references to other texts of references could fill any memory.
+                # Open only one level: texts full of references to texts full of references could fill any memory.
                 return with_references(text, lambda inner: self._name(inner.subject))
         return str(reference) if self._as_json else name
 

@@ -31,7 +31,7 @@ def echo_exact(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Let a stream whose reader has gone lead nowhere, so that Python reports no second error at exit."""
+    """Connect a stream whose reader is gone to /dev/null, so that Python reports no second error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -282,7 +282,7 @@ class LazyGroup(_WithCommon, click.Group):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._lazy = {} if lazy is None else lazy  # the length would require a search for families
+        self._lazy = {} if lazy is None else lazy  # not `lazy or {}`: its length requires a search for families
         self._sections = sections
         self._aliases = aliases or {}
 

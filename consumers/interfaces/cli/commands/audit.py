@@ -224,7 +224,7 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool, subjects: 
 
 
 def _subject_keys(app: App, subjects: Collection[str]) -> dict[HomeFile, bytes]:
-    """Return the file with the keys of subjects under a passphrase, after a warning; None without subjects."""
+    """Return the file with the keys of subjects, sealed with a passphrase, after a warning; empty without subjects."""
     if not subjects:
         return {}
     keys, ledger = app.subject_keys(), app.client().ledger
@@ -242,7 +242,7 @@ def _export_text(app: App, file: Path, stream: str | None) -> None:
     if stream is None:
         raise Refused("USAGE", "--text writes one stream: add --stream, for example --stream handoff/ID")
     content = signed_file_of(app.client(), stream)
-    # A signed file beside a handoff file may be damaged: `check-files` names this command to write it again.
+    # The signed file of a handoff file may be damaged. Then `check-files` prints this command, which writes it again.
     if file.exists() and not file.name.endswith(SIGNED_FILE) and not _is_of_stream(file, app.client().ledger, stream):
         raise Refused(
             "FILE_EXISTS", f"{file} exists and is no signed file of {stream}: name another file", path=str(file)

@@ -152,7 +152,7 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
 
 
 def _lost_notes(restored: RestoreResult) -> Iterator[str]:
-    """Yield what the entries that only the replaced log has decided about agents, keys and erasures."""
+    """Yield a note on the entries that only the replaced log has, with those about agents, keys and erasures."""
     if restored.replaced is None or restored.present_size <= restored.size:
         return
     kinds = dict[str, int]()

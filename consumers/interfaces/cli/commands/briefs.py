@@ -1,6 +1,7 @@
 """`deed reasoning brief`, `explain`, `validate`: a prompt with measured fidelity, what it drops, and a check.
 
-A reasoning that does not pass ends with exit code 6, its report in the error's details; it is still published.
+If a reasoning does not pass the check, the exit code is 6, the report is in the details of the error, and the report is
+published all the same.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LEVELS = [level.value for level in TransferLevel]
 issues_shown_max: Final = 500
 commit_digits: Final = 12
 HOLDS: Final[dict[str, Any]] = {"holds": True, "problems": []}
-"""The certificate of every brief that is passed on. A brief that does not pass it is made again (``receive_brief``)."""
+"""The certificate of every brief that is printed: ``receive_brief`` replaces a brief that fails its check."""
 
 
 @click.command(cls=Command, looks_back=True)
@@ -93,7 +94,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
             why = data["rule_fired"]["reason"]
             to_do = "validate" if received.brief.whole_graph else "fetch"
             if data["verdict"]["outcome"] == "failed":
-                to_do = "ask a human about"  # as the gate of a snapshot does
+                to_do = "ask a human about"  # the gate of a snapshot requires a human here, too
             echo(f"-- {to_do} the whole graph before acting: {why}", err=True)
         echo(f"-- the whole graph: `deed reasoning fetch {data['reasoning_ref']}`", err=True)
 
@@ -189,7 +190,7 @@ def validate(app: App, ref: str, *, tree: Path | None, commit: str | None, publi
 
 
 def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
-    """Print a report; one that does not pass ends with exit code 6."""
+    """Print a report. Raises Corrupted (exit code 6) if the reasoning does not pass."""
     counts = data["counts"]
     summary = evidence_summary(done.report.counts(), done.report.evidence, "references stand")
     notes = [
@@ -228,7 +229,7 @@ def conclude(app: App, done: ValidatedReasoning, data: dict[str, Any]) -> None:
 
 
 def _missing_conclusion(done: ValidatedReasoning) -> str:
-    """Return the end of a text about a reasoning without a conclusion: the call that concludes it; else nothing."""
+    """Return the end of a message: the command that adds a missing conclusion; empty if there is a conclusion."""
     if done.fetched.memory.conclusion.strip():
         return ""
     call = f"`deed reasoning conclude {quote(done.reasoning_id)} TEXT --rests-on N --as {done.owner}`"

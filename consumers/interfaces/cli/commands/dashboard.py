@@ -102,7 +102,10 @@ def _check_port(here: Address, port: int | None) -> None:
 
 
 def name_of_link(ledger: Ledger) -> str | None:
-    """Return the name that a link logs in: --as, else the only human here (none: empty). None if there are several."""
+    """Return the agent that a link logs in: that of --as, else the only human whose key is here.
+
+    It is empty if no human's key is here, and None if there are several.
+    """
     here = humans_here(ledger)
     return ledger.agent or (None if len(here) > 1 else "".join(here))
 

@@ -36,7 +36,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
     with what you approve.
     """
     with extra("server", "demo"):
-        import nats  # noqa: F401, PLC0415 - extra `server`: before the story, which needs it in its middle
+        import nats  # noqa: F401, PLC0415 - extra `server`: fail before the story, not in its middle
     folder = Path(tempfile.mkdtemp(prefix="deedbook-demo-"))
     try:
         with signals_as_interrupts():
@@ -50,7 +50,7 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
         app.show("demo", data, lambda: summary(data))
     finally:
         if not keep:
-            # else each demo would leave an entry in the list of trusted folders
+            # Otherwise each demo would leave an entry in the list of trusted folders.
             with contextlib.suppress(DeedbookError):
                 trust.forget(folder.resolve() / FOLDER)
             shutil.rmtree(folder, ignore_errors=True)
@@ -58,7 +58,10 @@ def demo(app: App, *, keep: bool, has_dashboard: bool) -> None:
 
 @contextlib.contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo like ^C, which first ends its processes; also ^C in the background."""
+    """Let SIGTERM and SIGHUP end the demo like ^C, so that it first ends its processes.
+
+    A shell makes a program in the background ignore ^C (SIGINT); this undoes that, too.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

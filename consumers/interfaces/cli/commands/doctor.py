@@ -383,10 +383,10 @@ def _key_checks(home: Home) -> Iterator[Check]:
 def tracked_keys(home: Home) -> list[str]:
     """Return the files below keys/ that the repository around the ledger tracks.
 
-    Git reads it as a stranger's repository.
+    The repository is not trusted, so git runs no program that its settings name.
     """
     try:
-        # A ledger's folder that is itself a repository is trusted no more than any other.
+        # Even a ledger's folder that is itself a repository is not trusted.
         answer = Git(home.path.resolve(), is_own=False).call("ls-tree", "-r", "-z", "--name-only", "HEAD", "keys/")
     except DeedbookError:
         return []

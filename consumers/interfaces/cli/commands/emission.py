@@ -28,7 +28,7 @@ from deedbook.ledger.format.forms import is_own
 from deedbook.ledger.limits import batch_events_max, batch_size_max_bytes
 
 batch_text_max_bytes: Final = 8 * batch_size_max_bytes
-"""JSON may write one character as six, and contain spaces."""
+"""JSON text may be longer than the batch: it may write one character as six (an escape), and contain spaces."""
 
 
 @click.command(cls=Command)
@@ -92,7 +92,7 @@ def emit(app: App, /, kind: str, **options: Any) -> None:
 def _twin(app: App, draft: Draft) -> int | None:
     """Return the last event of the acting agent on the stream, if it has the kind and data of the draft.
 
-    A missing warning stops no append: None also if the views cannot be read.
+    Return None also if the views cannot be read: the caller then appends without a warning.
     """
     try:
         rows = app.query("catalog.find", stream=draft.stream, author=app.acting(), newest=True, limit=1)["items"]

@@ -28,7 +28,7 @@ QUESTION_VERBS: Final = {
 
 
 class HandoffGroup(LazyGroup):
-    """The verbs of the table and the operations. Help imports the table of operations, and a call its command, too."""
+    """The verbs of the table, and the operations. Help imports the table of operations; a call also its command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all verbs."""
@@ -48,7 +48,7 @@ class HandoffGroup(LazyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that was called; a verb of questions is refused with its own spelling."""
+        """Return the verb that was called. Verbs for questions, such as `ask`, are refused with the right command."""
         if args[0] in ("ask", "answer", "settle", "reply"):
             verb = "answer" if args[0] == "reply" else args[0]
             ctx.fail(f"questions have verbs of their own: {QUESTION_VERBS[verb]}")

@@ -198,7 +198,7 @@ def _id_of(name: str) -> str | None:
 
 
 def _bytes_of(path: Path) -> bytes | None:
-    """Return a file's bytes; an unreadable file differs from every other file."""
+    """Return a file's bytes; for an unreadable file, bytes that no handoff or signed file can have."""
     try:
         return read_file(path, size_max_bytes=signed_file_size_max_bytes)
     except DeedbookError:

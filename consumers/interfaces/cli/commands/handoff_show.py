@@ -137,7 +137,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     _print_only_in_file(handoff)
     echo("\nLog")
     for line in handoff["log"]:
-        # To the minute, by the clock of its author; of an imported line only the day is known.
+        # The time is that of the author's clock, to the minute. For an imported line, only the day is known.
         time = f"{line['day']} {line['at'][11:16]}Z" if line["at"].startswith(line["day"]) else line["day"]
         echo(f"  - {time} [{line['author']}] {quote_text(line['text'])}")
 
@@ -187,7 +187,7 @@ def _print_decisions(decisions: list[dict[str, Any]]) -> None:
 
 
 def _print_only_in_file(handoff: dict[str, Any]) -> None:
-    """Print the rest of the file. The version includes it, and the receiver may read it."""
+    """Print the parts of the file that no field has, because an approval of the version includes them."""
     if handoff["only_in_file"] is None:
         command = f"`deed blob get {handoff['template']}`"
         echo(f"\nIts version includes a file that cannot be shown here: read it first ({command})", bold=True)
@@ -196,7 +196,7 @@ def _print_only_in_file(handoff: dict[str, Any]) -> None:
         echo(f"\nOnly in its file, which its version includes{text}")
 
 
-# The sender wrote this text, so our commands contain only its references.
+# The sender wrote this text and could hide a command in it, so the commands that we print contain only its reference.
 _KEPT: Final = re.compile(r"(.*?) ?\(?kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 

@@ -25,7 +25,7 @@ from deedbook.consumers.interfaces.cli.output import warn
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.handoff import HandoffAmended
 
-# A file may name this, because no option does.
+# No option is required, because the file of --file may have the values.
 _OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OPERATIONS["create"].arguments]
 
 

@@ -128,7 +128,7 @@ def path_advice() -> str:
 
 
 def _scope_of(app: App, harness: Harness, folder: Path, scope: Scope | None, action: str | None) -> Scope:
-    """Return the scope of a setup; in a project, only the team's settings or this user's own may call our hooks.
+    """Return the scope of a setup. The team's settings of a project and this user's own must not both call our hooks.
 
     Raises Refused: ``USAGE`` if it would change the team's files, or if both would call the hooks.
     """

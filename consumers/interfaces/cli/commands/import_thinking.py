@@ -1,6 +1,6 @@
-"""`deed import thinking`: makes imported reasoning of transcripts.
+"""`deed import thinking`: turns the thinking in transcripts into imported reasonings.
 
-It gets briefs like any other, and grants nothing.
+An imported reasoning gets briefs like any other, and grants no rights.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def _show_plan(app: App, path: Path, origin: str, plan: Plan, setups: list[Insta
     app.show("ledger_plan", data, text)
 
 
-# The acts
+# Carrying out the plan
 
 
 def _register(app: App, home: Home, plan: Plan, passphrase: str | None) -> None:

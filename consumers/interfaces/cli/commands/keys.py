@@ -257,7 +257,8 @@ _DECISIONS: Final = {
     "handoff.verified": "verification",
     "reasoning.validated": "validation",
 }
-# These kinds take something away or end it. Nothing rests on them, so a report of their key undoes none.
+# Events of these kinds refuse or end something. No later event needs them, so they keep their effect after a report of
+# their key.
 _LASTING: Final = {
     "handoff.rejected": "rejection",
     "handoff.changes_requested": "request for changes",
@@ -341,7 +342,8 @@ def _marked_events(app: App, author: str, since: int) -> Iterator[dict[str, Any]
 def _introduced(app: App, event: KeyCompromised) -> list[dict[str, Any]]:
     """Return the valid identity keys that the compromised one introduced since then.
 
-    It registered them, or replaced other keys by them. A thief may have used one of them to replace it since.
+    It registered them, or replaced other keys by them. Also return keys that such a key has introduced for the same
+    agent since, because a thief may have rotated it.
     """
     keys = [row for row in app.query("agents.keys")["items"] if row["type"] == "identity"]
     agents, valid = dict[str, str](), []
@@ -367,7 +369,7 @@ def _first_since(app: App, text: str) -> int:
     except Refused as error:
         if error.code != "NOT_FOUND":
             raise
-        return 0  # the ledger begins later
+        return 0  # no entry is earlier than the given time
     if before["event_index"] + 1 == before["size"]:
         raise Refused("NOT_FOUND", f"no entry was accepted since {text}: give an earlier time, or an index")
     return int(before["event_index"]) + 1
@@ -392,7 +394,7 @@ def list_keys(app: App, name: str | None) -> None:
 
 
 def _key_of(app: App, wanted: str) -> dict[str, Any]:
-    """Return the requested key, by the beginning of its public half, or as the identity key of an agent."""
+    """Return the key that ``wanted`` names: an agent (its identity key), or the beginning of a public key in hex."""
     keys: list[dict[str, Any]] = app.query("agents.keys")["items"]
     current = {agent.name: agent.key for agent in app.client().agents()}
     matches = [row for row in keys if row["key"] == current.get(wanted)]

@@ -70,7 +70,7 @@ def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int
 
 
 def _words(event: dict[str, Any]) -> str:
-    """Return the text of an event; the schema of a declared kind provides the words."""
+    """Return the text of an event; for a declared kind, a text that is made with its schema."""
     words: str = event["did"] if is_own(event["kind"]) else event["text"] or event["did"]
     return words
 

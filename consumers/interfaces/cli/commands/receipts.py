@@ -28,7 +28,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class _Receipts(Group):
-    """The group of receipts. A word that is no verb names the event whose receipt is printed."""
+    """The group `deed receipt`. If its first word is no verb, it names the event whose receipt is printed."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -159,7 +159,8 @@ def _data(checked: Checked) -> dict[str, Any]:
 def _proven(checked: Checked, name: str) -> str | None:
     """Return a field of the event; None if the body was erased.
 
-    Anybody could put the remnant of another event into a receipt, and only redactions in the log confirm a remnant.
+    A receipt then has only the fields that the erasure left. Anybody could put those of another event there, and only
+    the redaction in the log confirms them.
     """
     return None if checked.event.erased is not None else str(getattr(checked.event, name))
 

@@ -107,7 +107,7 @@ def redact(
 
 
 def _sign(app: App, author: Author, planned: list[PlannedErasure], reason: str, *, is_second: bool) -> list[int]:
-    """Sign the erasures; return their indexes. The refusal of an author that is no human names those who may erase."""
+    """Sign the erasures; return their indexes. If the author is no human, the refusal names those who may erase."""
     try:
         return [sign_erasure(author, plan, reason, is_second=is_second).index for plan in planned]
     except Refused as refusal:
@@ -134,7 +134,7 @@ def _plan(
 ) -> tuple[list[PlannedErasure], list[str]]:
     """Return the erasures of entries (and, if wanted, of those that repeat their texts), and the erased texts.
 
-    Blobs that other entries name stay. Raises Refused: an entry of ``indexes`` cannot be erased, or none.
+    Blobs that other entries name stay. Raises Refused: an entry of ``indexes`` cannot be erased, or no entry can be.
     """
     planned = [plan_erasure(app.client(), index) for index in indexes]
     planned += _plan_some(app, sorted({*containing}.difference(indexes)), is_one_needed=not planned)
@@ -165,8 +165,8 @@ def _holders(app: App, planned: list[PlannedErasure]) -> dict[str, list[int]]:
 def _plan_some(app: App, indexes: list[int], *, is_one_needed: bool = False) -> list[PlannedErasure]:
     """Return the erasures of the entries that can be erased, and print why the others stay.
 
-    The search for a text also finds names, which stay, and entries that are erased already. Raises Refused: none can be
-    erased, and ``is_one_needed``.
+    The search for a text also finds names, which stay, and entries that are erased already. Raises Refused: no entry
+    can be erased although ``is_one_needed``.
     """
     planned: list[PlannedErasure] = []
     refusals: dict[int, Refused] = {}

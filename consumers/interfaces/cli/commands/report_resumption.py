@@ -1,6 +1,6 @@
 """`deed report resume`: prints what an agent needs to continue.
 
-An agent first reads this output, so it has headings and is never cut.
+Agents read this output first when they begin to work, so it has headings and is never cut to the width of a terminal.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ VERBS: Final = {
         "Print what an agent needs to continue: its own last session or, if it has none, the last of another agent.",
     ),
 }
-"""The verb that signs, and the one that counts tokens: the others load neither keys nor a tokenizer."""
+"""Verbs that are imported only when called: one signs, one counts tokens. The others need no keys and no tokenizer."""
 
 
 @click.group(
@@ -174,7 +174,7 @@ def _print_overlaps(answer: dict[str, Any]) -> None:
 
 
 def reported_at(report: dict[str, Any]) -> str:
-    """Return the time of a report; "undated" if it was imported without one: its timestamp is that of the import."""
+    """Return the time of a report; "undated" if it was imported without one (the timestamp is that of the import)."""
     has_time = report["imported"] is None or report["imported"]["claimed_at"] is not None
     return report["timestamp"][:19] if has_time else "undated"
 

@@ -138,7 +138,7 @@ def status(app: App, retry: int | None) -> None:
     name = app.settings().agent or NAME
     source, path = chains_file(app, None, acts=True), store(app, name)
     if retry is not None:
-        configure_logging()  # Standard output is for the answer.
+        configure_logging()  # logs go to standard error: standard output is for the answer
         author = _acting_router(app)
         RouterWorker(author, app.query_with, store(app, author.name), source).retry(retry)
     head = app.client().head().size

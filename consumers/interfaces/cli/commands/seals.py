@@ -154,7 +154,7 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
     erasure = erasure_of(app.query_with, name)
     index = None
     if erasure is None:
-        # Not before: an erasure that was interrupted leaves a key that cannot be read, and this call deletes it.
+        # Look for the key only in a new erasure: an interrupted one leaves an unreadable key, which this call deletes.
         if not without_key and name not in (present := [key.subject for key in keys.subjects()]):
             if name.isdecimal():
                 message = (
@@ -165,7 +165,7 @@ def erase(app: App, subject: str, *, reason: str | None, yes: bool, without_key:
         if reason is None:
             raise Refused("USAGE", "an erasure needs a --reason, which stays in the log for ever", field="reason")
         _confirm(app, name, is_agreed=yes)
-        # Sign first: if the event is refused, nothing is lost. If we crash after it, the next call destroys the key.
+        # Sign first: if the event is refused, nothing is lost. If we crash after that, the next call destroys the key.
         (accepted,) = app.author().emit(Draft(stream=f"subject/{name}", data=SubjectErased(reason=reason)))
         index = accepted.index
         erasure = Erasure(name, accepted.accepted_ms, app.acting(), reason)

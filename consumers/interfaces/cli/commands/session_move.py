@@ -57,7 +57,7 @@ from deedbook.ledger.system.files import as_unavailable, create_exclusively, rea
 
 NO_SESSION: Final = "none"
 candidates_max: Final = 20
-"""The number of newest sessions in which the first one with messages is searched."""
+"""How many sessions, from the newest on, are searched for one that has messages."""
 _NAMES: Final = get_args(HarnessName)
 _title_max_chars: Final = 100
 _folder_mode: Final = 0o700
@@ -202,7 +202,7 @@ def _differs(path: Path, text: bytes) -> bool:
 
 
 def _read(app: App, harness: HarnessName, named: str | None) -> tuple[Path, Path, SessionTranscript]:
-    """Return the project, the session's file and its messages. Without a name it is the newest session with messages.
+    """Return the project, the file and the messages of the ``named`` session, else of the newest that has messages.
 
     The project is this folder if it has the session, else the one with the ledger.
     """

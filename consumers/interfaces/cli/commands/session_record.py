@@ -11,9 +11,9 @@ An entry is a line ``KIND: TEXT``. An indented line below it is an option, ``NAM
 
 A line ``topic: NAME`` gives the topic of the entries below it, until the next such line; an entry may have its own.
 
-Text and not JSON, because code is full of quotes and line ends, and a fault in it has a line. ``step``, ``assume``,
-``settle`` and ``conclude`` belong to the ``reasoning`` above them, which is started if it has a ``task``, otherwise
-extended.
+The file is text, not JSON: entries quote code, whose quotes and line ends JSON would have to escape, and an error can
+name its line. ``step``, ``assume``, ``settle`` and ``conclude`` belong to the ``reasoning`` above them, which is
+started if it has a ``task``, otherwise extended.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ _FIELDS: Final = {
 _OPTIONS: Final = frozenset(option for fields in _FIELDS.values() for option in fields)
 _TOPIC: Final = "topic"
 _SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # for dead ends, the words that people write
-_as_near: Final = 0.8  # a misspelled option must not become part of the text, which is signed for ever
+_as_near: Final = 0.8
+"""The similarity from which a word counts as a misspelled option. It must not become text, which is signed for ever."""
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")
 
 
@@ -282,7 +283,7 @@ class _Block:
         return self.line, self.kind, self._topic | self.fields
 
     def add(self, line: str) -> tuple[str, str]:
-        """Add an indented line, which is an option or more text. Return its fault, and a doubt about it."""
+        """Add an indented line, which is an option or more text. Return an error and a notice; either may be empty."""
         parts = _LINE.match(line)
         name, value = _spelled(self.kind, _name_in(parts), (parts[2] or "") if parts else "")
         argument = _FIELDS[self.kind].get(name)

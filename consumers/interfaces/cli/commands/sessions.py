@@ -76,7 +76,7 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     if "resumes" in fields:
         fields["resumes"] = app.query("sessions.show", id=fields["resumes"])["id"]
     data = kinds.SessionStarted(**fields)
-    # The views are queried before anything is signed. If they fail, no session has begun whose id nobody knows.
+    # Query the views before signing. If a query failed later, the caller would not learn the id of the new session.
     similar = {"task": data.task, "limit": dead_ends_max}
     dead_ends = app.query("search.related", **similar)["dead_ends"] if data.task.strip() else []
     waiting = app.query("handoffs.next", agent=author.name)["items"] if dead_ends else []
@@ -305,7 +305,10 @@ def trajectory(assessments: Sequence[dict[str, Any]]) -> tuple[list[str], list[l
 
 
 def _marked(event: dict[str, Any], text: str) -> str:
-    """Return a record with its entry, which is the reference for its correction, and the agent who made it."""
+    """Return the line of a record with impact, topic and the index of its entry; struck out if it was corrected.
+
+    `retract` and `resolve` take the index.
+    """
     notes = [] if event["impact"] is None else [f"impact {event['impact']:.2f}"]
     notes += [quote_text(event["topic"])] if event["topic"] else []
     weight = f"  ({', '.join(notes)})" if notes else ""

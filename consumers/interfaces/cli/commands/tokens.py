@@ -86,7 +86,7 @@ def _check_label(name: str) -> None:
 
 def _opened(app: App) -> tuple[LocalClient, Tokens]:
     client: LocalClient = app.local_client()
-    trust.demand(client.settings.home, client)  # tokens in a stranger's folder are known to the stranger
+    trust.demand(client.settings.home, client)  # somebody else who made the folder would know its tokens
     return client, Tokens(client.settings.home)
 
 

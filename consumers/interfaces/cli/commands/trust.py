@@ -150,7 +150,7 @@ def _git_runs(home: Path) -> list[tuple[str, str]]:
     """
     try:
         return Git(project_path(home, "."), is_own=False).own_settings(RUNS)
-    except (Refused, Unavailable):  # without git nothing runs; its configuration may be too large
+    except (Refused, Unavailable):  # there is no git to run anything, or its settings are too large
         return []
 
 

@@ -97,7 +97,7 @@ def uninstall(app: App, *, deletes: bool, yes: bool, is_dry: bool, force: bool) 
 def _remove_setups(app: App, *, force: bool, is_dry: bool) -> tuple[list[Outcome], list[Left], list[DeedbookError]]:
     """Remove the setup of each harness; return the results, the setups that stay, and the errors of these.
 
-    A file that cannot be undone, because a person must repair it, keeps only its own harness.
+    If a file must first be repaired by a person, only the setup of its own harness stays.
     """
     outcomes: list[Outcome] = []
     left: list[Left] = []
@@ -120,7 +120,7 @@ def _remove_setups(app: App, *, force: bool, is_dry: bool) -> tuple[list[Outcome
 
 
 def _outside() -> list[Left]:
-    """Return the folders of this user that serve all ledgers, if they exist."""
+    """Return the folders that this user has for all ledgers together, if they exist."""
     remembered = "what commands remember of ledgers and setups"
     things = {config_folder(): "trusted folders and keys of sealed content", state_folder(): remembered}
     folders = ((what, path) for path, what in things.items() if path.is_dir())
@@ -130,7 +130,8 @@ def _outside() -> list[Left]:
 def _check_deletion(app: App, home: Home | None, found: Path | None, *, yes: bool) -> None:
     """Ask before a deletion. Raises Refused: ``NOT_FOUND`` without a ledger; ``USAGE`` if nobody agrees to it.
 
-    The ledger of another project is deleted only if the user names it: an archive of a stranger may link to it.
+    If the ledger here is a link to another folder, that folder is deleted only if the user names it: the link may have
+    come with an archive from somebody else.
     """
     is_named = app.home is not None or named_home() is not None
     if home is not None and found is not None and found.is_symlink() and not is_named:
@@ -154,7 +155,10 @@ def _check_deletion(app: App, home: Home | None, found: Path | None, *, yes: boo
 
 
 def _names_of_others(folder: Path) -> list[str]:
-    """Return the names of files in a ledger's folder that Deedbook did not make. `--home` may be a project."""
+    """Return the names of files in a ledger's folder that Deedbook did not make.
+
+    There may be some if `--home` names a folder that holds a project, too.
+    """
     if folder.name == FOLDER:
         return []
     return sorted(entry.name for entry in folder.iterdir() if _OWN_NAME.fullmatch(entry.name) is None)
@@ -171,7 +175,8 @@ def _entries(app: App) -> str:
 def _delete(app: App, home: Home, left: list[Left]) -> Path:
     """Delete a ledger's folder, and this user's records of it.
 
-    Setup's copies of files that a person edited exist nowhere else: they are moved out first, and named in ``left``.
+    `deed setup` stored copies of files that a person had edited. They exist nowhere else, so they are first moved out
+    of the folder, and named in ``left``.
     """
     store = None
     with contextlib.suppress(DeedbookError), LocalClient(app.settings()) as client:  # a damaged log has no readable id
@@ -191,7 +196,7 @@ def _move_copies(kept: Path) -> Iterator[Left]:
     if copies:
         folder = kept_folder()
         make_folders(folder, mode=0o700)
-        for copy in copies:  # the name has a digest of the content
+        for copy in copies:  # the name has a digest of the content, so no other copy has it
             shutil.move(copy, folder / copy.name)
         named = ", ".join(copy.name for copy in copies[:_named_max]) + (", …" if len(copies) > _named_max else "")
         thing = f"the copies of {counted(len(copies), 'file')} that you edited, now in {folder} ({named})"
