@@ -18,7 +18,8 @@ VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 def web_option(type_: str, argument: str) -> Callable[[VerbT], VerbT]:
     """Return the option ``--web``.
 
-    It prints the address of the page of what ``argument`` names, instead of showing it.
+    With it, the verb does not show the thing that ``argument`` names, but prints the address of its page in the
+    dashboard.
     """
 
     def decorate(verb: VerbT) -> VerbT:

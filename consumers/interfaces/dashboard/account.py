@@ -25,7 +25,7 @@ class Account(NamedTuple):
     """A name, its valid identity key (hex), its roles, and why it may not decide here (empty: it may).
 
     The key is empty if the name has none, and None if that cannot be known. ``signer.why_unusable`` says whether the
-    file of the key is here and usable. The human has a queue in either case.
+    file of the key is here and usable. Without a usable key, the human can still see their queue.
     """
 
     name: str

@@ -121,7 +121,7 @@ class Dashboard:
         if not is_agreed:
             data = {"token": token, "login": link.name, "next": args.get("next", "/")}
             page = self._rendered(request, "enter", None, Page("enter.html", "Log in", data))
-            page.headers["referrer-policy"] = "origin"  # else a proxy logs the unused link with each requested file
+            page.headers["referrer-policy"] = "origin"  # else a proxy would log the unused link (Referer)
             return page
         try:
             account = account_of(self.ledger, link.name)
@@ -155,7 +155,7 @@ class Dashboard:
         return Stream(heads(self.ledger.client, self.followers.threads), EVENT_STREAM, self.followers)
 
     def _check_lasting(self, request: Request) -> None:
-        """Check that a session lasts. Raises Refused: ``NOT_AUTHORIZED``."""
+        """Check that the browser's login has not ended. Raises Refused: ``NOT_AUTHORIZED``."""
         if (session := self._session(request)) is None or session.ended:
             raise Refused("NOT_AUTHORIZED", "this login ended")
 

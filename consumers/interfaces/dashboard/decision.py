@@ -175,11 +175,12 @@ def choices_of(state: HandoffState, row: Mapping[str, Any], number: int, human: 
         data=None,
     )
     for verb, (label, style) in BUTTONS.items():
-        if verb == "approve" and is_approved:  # the state machine admits another approval if the first does not count
+        if verb == "approve" and is_approved:  # only an approval that does not count may be repeated
             continue
-        if verb == "verify" and row["status"] == "verified" and not row["why"]["waits"]:  # its verification counts
+        if verb == "verify" and row["status"] == "verified" and not row["why"]["waits"]:  # it counts
             continue
-        if verb == "ask" and (is_approved or not _is_admitted(state, "approve", None, event)):  # anybody may ask
+        # Anybody may ask, but only a person who can approve needs this button.
+        if verb == "ask" and (is_approved or not _is_admitted(state, "approve", None, event)):
             continue
         needs_note = _note_of(verb)[1]
         for position in waiver_positions if verb == "waive" else [None]:

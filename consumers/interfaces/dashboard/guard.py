@@ -60,7 +60,7 @@ class Session:
     """One browser that opened a launch link, in the name of that link, and the key that may sign there."""
 
     def __init__(self, account: Account, now_ms: int, user_agent: str, trials: Trials) -> None:
-        """Begin a session that ends when its account has another key."""
+        """Begin a session for an account. The session ends if the account gets another key."""
         self.name, self.key = account.name, account.key
         self.began_ms, self.user_agent = now_ms, user_agent[:user_agent_max_chars]
         self.secret = secrets.token_bytes(32)
@@ -154,7 +154,7 @@ class Guard:
             return [session for session in self._sessions.values() if session.name == name and not session.ended]
 
     def set_cookie(self, response: Response, name: str, value: str, *, max_age: int | None = None) -> None:
-        """Set a cookie that no script and no page of another site uses."""
+        """Set a cookie that scripts cannot read and that pages of other sites cannot make the browser send."""
         is_secure = self.origin is not None
         response.set_cookie(name, value, max_age=max_age, httponly=True, samesite="strict", secure=is_secure)
 

@@ -152,7 +152,7 @@ def _widened(count: int, pairs: Pairs, direction: Direction, box: Box, room: int
     least = Placed(box, *_positions(count, pairs, direction, box, room))
     if not count:
         return least
-    # The boxes side by side: those of the longest row, or one of each layer.
+    # The number of boxes side by side: the boxes of the longest row, or the number of layers.
     is_down = direction == "topbottom"
     across = max(Counter(y for _, y in least.corners).values()) if is_down else len({x for x, _ in least.corners})
     spare = room - least.extent(0)
@@ -183,7 +183,7 @@ def _positions(count: int, pairs: Pairs, direction: Direction, box: Box, room: i
     except graphlay.GraphlayError:
         if direction == "tree":  # the graph is not a tree
             return _positions(count, pairs, "leftright", box, room)
-        # Keep the first forward line of each end: this has no cycle and no long line.
+        # Keep only the first of the forward lines that end at the same box: such a forest has no cycle.
         forest = tuple({end: (start, end) for start, end in reversed(pairs) if start < end}.values())
         corners, _ = _positions(count, forest if len(forest) < len(pairs) else (), direction, box, room)
         return corners, [_straight(corners[start], corners[end], box) for start, end in pairs]

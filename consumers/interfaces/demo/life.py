@@ -1,10 +1,10 @@
 """The demo's past: a day and a half of work by several agents, so that the dashboard has something to show.
 
-``life.json`` has the people and, line by line, who did what how many minutes after the beginning. A line is an event,
-signed with its author's own key (or the named ``key``) and decided by the gate as usual, with a clock that starts in
-the past and ends at the present. A ledger's clock cannot be turned back, so this is played before anything else. A text
-in a line's data that begins with ``@`` is resolved when the line is played: see ``_resolved``. A line with an ``act``
-instead of a ``kind`` is work of more than one event.
+``life.json`` lists the people, and then the events, one a line: who did what, and how many minutes after the beginning.
+Each event is signed with its author's own key (or the named ``key``) and decided by the gate as usual, with a clock
+that starts in the past and ends at the present. A ledger's clock cannot be turned back, so this is played before
+anything else. A text in a line's data that begins with ``@`` is resolved when the line is played: see ``_resolved``. A
+line with an ``act`` instead of a ``kind`` is work of more than one event.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ CLI. Codex reads no prompts of users since 0.117 (April 2026): there the command
 by `$NAME`.
 
 All three call the same command with one JSON object on standard input: ``session_id``, ``cwd``, ``hook_event_name``,
-and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalContext`` there; hooks print nothing else,
-but in Claude Code what ``reminders`` says.
+and ``source`` at SessionStart. All three read ``hookSpecificOutput.additionalContext`` there. Our hooks print nothing
+else, except the reminders for Claude Code (``reminders``).
 """
 
 from __future__ import annotations

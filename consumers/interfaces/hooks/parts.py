@@ -108,7 +108,7 @@ class Settings(NamedTuple):
 
 
 def _values_at(root: json_text.Node, setting: Setting) -> list[tuple[KeyPath, Any]]:
-    """Return the paths and values of ours for one setting."""
+    """Return the path and value of each place in the file where one of our settings is."""
     node: json_text.Node | None = root
     for key in setting.path:
         node = node and node.member(key)

@@ -307,7 +307,7 @@ def _known(row: Mapping[str, Any], now: datetime) -> _Item:
 
 
 def said_by(row: Mapping[str, Any]) -> str:
-    """Return who did a work. For imported work, this is the claimed author, and the importer who signed it."""
+    """Return who did some work. For imported work, this is the claimed author, and the importer who signed it."""
     if row.get("imported"):
         return f"{sanitize_line(row['ai_id']) or 'unknown'} (imported by {row['imported']['importer']})"
     return str(row["author"])

@@ -27,9 +27,10 @@ _words_min: Final = 4
 
 
 def schemas_of(operations: Mapping[str, Iterable[Argument]]) -> tuple[str, list[tuple[Argument, dict[str, Any]]]]:
-    """Return each argument of any operation with its schema, whose description names the operations that take it.
+    """Return a text, and each argument of any operation with its schema.
 
-    The operations that most arguments have are named once: they are the text before the list.
+    The description in a schema names the operations that take the argument. The text names the operations that most
+    arguments have, so that they are not repeated in each schema.
     """
     arguments: dict[str, Argument] = {}
     takers: dict[str, list[str]] = {}

@@ -24,7 +24,7 @@ _NOTHING: Final = object()
 
 
 def untrusted_fields(answer: Mapping[str, Any], type_: type) -> list[str]:
-    """Return JSON pointers (RFC 6901) to the untrusted texts of an answer, and to lists that have no other items."""
+    """Return JSON pointers (RFC 6901) to the untrusted texts of an answer, and to lists that hold only such texts."""
     return list(_pointers(answer, _inspected(type_), ""))
 
 

@@ -336,7 +336,7 @@ class HandoffTools(Tools):
 
 @contextlib.contextmanager
 def _naming(id_: str) -> Iterator[None]:
-    """Add an id that may be a sentence to a refusal that mentions it: the caller may know only its beginning."""
+    """Add the whole id to the details of a refusal if the id may be a sentence: the message may have only a part."""
     try:
         yield
     except Refused as refusal:

@@ -400,7 +400,10 @@ def _reasoning(  # noqa: PLR0917 - as of ``target_of``
 
 
 def _found(ledger: ToolLedger, query: str, name: str, task: str) -> dict[str, Any] | None:
-    """Return the row with exactly this name, or None; the beginning of an existing name is new only with a task."""
+    """Return the row with exactly this name; None if the name is new.
+
+    If the name is the beginning of an existing one, it counts as new with a task, and is refused without.
+    """
     try:
         row = ledger.ask(query, id=name)
     except Refused as refusal:

@@ -52,8 +52,8 @@ class ToolLedger(Ledger):
     def client(self) -> Client:
         """The client underneath.
 
-        Raises Refused: ``NOT_TRUSTED``, in a text with nothing from the folder; ``USAGE`` if ``client.toml`` changed
-        (it is not reloaded, because calls that use the old one may be running); as ``Ledger.client``.
+        Raises Refused: ``NOT_TRUSTED``, with a message that repeats no text of the folder; ``USAGE`` if ``client.toml``
+        changed (it is not reloaded, because calls that use the old one may be running); as ``Ledger.client``.
         """
         with self._opening:
             if self._client is None and not self._stop.is_set():

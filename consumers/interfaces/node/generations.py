@@ -1,8 +1,9 @@
 """The next generation of a stream that is damaged, or that holds the body of an entry that was erased.
 
-A node retires the stream and makes the next one, which states the head (size and root) of the log that it is to be
-filled from. The first node that makes it decides. Any node whose log continues this head may fill it, also where
-another one began: each message has its position. Nobody decides on a shorter log than the stated one.
+A node retires the stream and makes the next one, which states a head (size and root): that of the log from which it is
+to be filled. If several nodes want to make it, the first one succeeds. Any node whose log contains this head may fill
+the stream, and may continue what another node began, because each message has its position. No node accepts submissions
+while its log is shorter than the stated head.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Generations:
                 except DamagedError as error:
                     damaged = error.generation
                 else:
-                    return  # the damage was that of one server, which leads no more, or another node has mended it
+                    return  # only one server had the damage and leads no more, or another node has mended it
             if newest is not None:
                 if newest.number != damaged:
                     return  # another node made it, and it is compared when it is followed
@@ -103,10 +104,11 @@ class Generations:
         return True
 
     async def _fill(self, generation: Generation, end: int, size: int) -> None:
-        """Publish this log to a stream that does not hold its stated head yet, unless another node does.
+        """Publish this log to a stream that does not hold its stated head yet, unless another node is doing so.
 
-        A node whose log is longer publishes its further entries, too. Raises DamagedError: the stream holds others.
-        Unavailable: ``BUS_UNAVAILABLE``, also while another node fills it, or this log is too short for it.
+        If this log is longer than the stated head, publish its further entries, too. Raises DamagedError: the stream
+        holds other entries. Unavailable: ``BUS_UNAVAILABLE``, also while another node fills the stream, or if this log
+        is shorter than the stated head.
         """
         replica, before = self._replica, self._seen
         self._seen = generation.number, end

@@ -64,7 +64,10 @@ stream_silent_max_s: Final = 60.0
 
 
 class Membership:
-    """One node of several. ``answer(admits, reads)`` chooses which requests it answers; ``work(does)`` its workers."""
+    """One node of several.
+
+    ``answer(admits, reads)`` chooses which requests the node answers; ``work(does)`` starts or stops its workers.
+    """
 
     def __init__(
         self,
@@ -103,7 +106,7 @@ class Membership:
             await self._nats().subscribe(subjects.node_pattern(self._replica.ledger), cb=self._hear)
 
     def _interrupt(self) -> None:
-        # At once, so that a publish that waits for a connection does not go on before the others were heard.
+        # Do this at once: a publish that waits for a connection must not continue before this node heard the others.
         self.state = step(self.state, Interrupted(), self._replica.own(), _now_ms(), self._timing)
         self._replica.forget_stream()
         self._wake.set()
@@ -138,7 +141,7 @@ class Membership:
             self._interrupt()
 
     async def run(self) -> None:
-        """Let time pass until cancelled."""
+        """Make a step at every tick of the clock, until cancelled."""
         while True:
             self._look_for_interruptions()
             self._stepped_ms = _now_ms()
@@ -160,7 +163,7 @@ class Membership:
             self._job = asyncio.create_task(self._scrub())
 
     async def _attempt(self, work: Awaitable[T]) -> T | None:
-        """Follow, scrub or rebuild, and observe what comes of it; return the result, None if it failed."""
+        """Follow, scrub or rebuild, and return the result; None after an error, which is logged or makes a step."""
         try:
             return await work
         except DamagedError as error:

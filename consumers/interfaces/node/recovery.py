@@ -230,7 +230,7 @@ async def _stream_in_use(client: NatsClient, ledger: str | None) -> tuple[Genera
 
 
 def _ledger_of_bus(home: Home) -> str:
-    """Return the ledger of the bus folder; here only names in a configuration depend on it."""
+    """Return the id of the ledger to which the bus folder belongs. Only names in the server's configuration have it."""
     try:
         content = read_regular(home.bus / "generation.json", size_max_bytes=config_size_max_bytes)
         return read_json(content or b"", Generation).ledger

@@ -188,7 +188,7 @@ class Replica:
                 await asyncio.to_thread(self._follower.take, size, signed)
         except Corrupted as error:
             if error.code == "HISTORY_CHANGED":
-                return self.own().size  # our own publish appended at this moment
+                return self.own().size  # this node's own publish has appended meanwhile
             raise DamagedError(error.message, generation.number) from error
         if not signed or sound < len(messages):
             message = f"message {size + sound + 1} of the log stream is damaged, or its batch is incomplete"

@@ -1,7 +1,8 @@
-"""The order of a node's own entries: what it decides, it publishes to the stream before it appends it.
+"""The order of a node's own entries: the node publishes each entry to the stream before it appends it to its log.
 
 The node's gates call ``publish`` inside their write transaction. After any error nothing is appended, and nothing is
-published again before the log has the stream's message at that position: the lost answer may have been a success.
+published again before the log has the stream's message at that position: the publish may have succeeded although its
+answer was lost.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ publish_wait_max_s: Final = 10.0
 
 permit_wait_s: Final = 0.02
 permit_waits_max: Final = 150
-"""The wait while the others are heard after an interruption; longer than ``limits.heartbeats_missed_s``."""
+"""How many waits to hear the other nodes after an interruption: together over ``limits.heartbeats_missed_s``."""
 
 sent_again_s: Final = 0.5
 """The wait for an answer before a group is sent again: servers drop messages while they elect a leader."""
 
 under_way_max_s: Final = 30.0
-"""No server stores a message so long after it was sent."""
+"""After this time, no server stores a message any more that was sent before."""
 
 _FAILURES: Final = (DamagedError, ForkedError, DeedbookError, concurrent.futures.CancelledError, TimeoutError)
 _chance: Final = random.Random()  # noqa: S311 - the length of a wait is no secret

@@ -102,7 +102,7 @@ class AsyncLedger(Subscriber, AsyncQueries, LedgerBase):
             ledger.close()
 
     def handoff(self, id: str) -> AsyncHandoff:  # noqa: A002 - the word that all use
-        """Return a handoff by its id, also of one that you are about to create."""
+        """Return a handoff by its id, also one that you are about to create."""
         return AsyncHandoff(self, id)
 
     def decision(self, id: str) -> AsyncDecision:  # noqa: A002

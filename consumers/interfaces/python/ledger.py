@@ -21,7 +21,7 @@ class Ledger(QueryingLedger, Spelled):
     """An open ledger, in a folder on this machine or behind a server; threads may share it."""
 
     def handoff(self, id: str) -> Handoff:  # noqa: A002 - the word that all use
-        """Return a handoff by its id, also of one that you are about to create."""
+        """Return a handoff by its id, also one that you are about to create."""
         return Handoff(self, id)
 
     def decision(self, id: str) -> Decision:  # noqa: A002

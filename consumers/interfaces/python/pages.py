@@ -89,7 +89,7 @@ class AsyncPages(AsyncPaging[T], Page[T], frozen=True, kw_only=True, dict=True):
 
 @cache
 def paged(returns: Any) -> Any:
-    """Return the type of a query's answer as one that goes over all pages."""
+    """Return a subtype of a query's answer type; a loop over its objects goes over all pages."""
     of_rows: Any = Pages
     bases = (of_rows[get_args(returns)],) if get_origin(returns) is Page else (Paging[Any, Any], returns)
 
@@ -105,7 +105,7 @@ def _unpickled(returns: Any, fields: dict[str, Any]) -> Any:
 
 
 def fetching(page: T, fetch: Callable[[Any], T]) -> T:
-    """Let a page fetch the next one by its ``next``; return it."""
+    """Return the page after storing ``fetch`` in it, which gets the next page for the page's ``next``."""
     page.__dict__[_FETCH] = fetch
     return page
 

@@ -172,8 +172,8 @@ class ApiRequest(NamedTuple):
     def answer(self, body: str | bytes, media: str, cache: str = _REVALIDATED, of: str = "", **extra: str) -> Response:
         """Return an answer, or status 304 if the client has it already.
 
-        The ETag contains the index ``of`` the answer (default: the log's size); it is weak, because it compares the
-        rows.
+        The ETag contains ``of``, the log index that the answer is about (default: the log's size). It is weak, because
+        it stands for the content: the bytes differ if the answer is compressed.
         """
         content = body.encode() if isinstance(body, str) else body
         etag = f'W/"{of or self.size}-{blake3(content).hexdigest()[:24]}"'

@@ -42,7 +42,10 @@ _seal_digits: Final = 12
 
 
 class Form(NamedTuple):
-    """The arguments of a query in a URL: by name the type of a list's items (None: no list), and the simple types."""
+    """The arguments of a query in a URL.
+
+    By argument name, ``items`` has the type of a list's items (None: not a list), and ``simple`` the simple types.
+    """
 
     type: type[Arguments]
     items: dict[str, Any]
@@ -182,9 +185,9 @@ def _decoded(text: str, query: str) -> Any:
 
 
 def _parsed(text: Any, simple: frozenset[Any]) -> Any:
-    """If the argument is a number or truth value, return it from its only accepted spelling; else return the text.
+    """Return the number or truth value that a text spells, if the argument takes one; else return the text.
 
-    For a list, this is done with each item.
+    Each value has only one accepted spelling. For a list, do this with each item.
     """
     if isinstance(text, list):
         return [_parsed(item, simple) for item in text]

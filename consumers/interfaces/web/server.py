@@ -78,7 +78,7 @@ class Tls:
         self._load()
 
     def renew(self) -> None:
-        """Read files that have changed. While a program replaces them they may not match: the former ones stay."""
+        """Read the files again if they changed. If key and certificate do not match yet, keep the former ones."""
         if (version := self._stat()) == self._version:
             return
         self._version = version
@@ -98,7 +98,8 @@ class Tls:
         try:
             for file in (self._certificate, self._key):
                 file.open("rb").close()  # OpenSSL does not say which one is missing
-            # OpenSSL takes a wrong pair halfway, so another context tries it. Without a password it would ask for one.
+            # OpenSSL would keep the certificate of a pair that does not match, so another context tries the pair first.
+            # Without the argument ``password``, OpenSSL would ask on the terminal.
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
                 if self._key.stat().st_mode & 0o007:
                     message = f"all users can read or change {self._key}: run `chmod o= {self._key}`"
@@ -202,7 +203,7 @@ class _Warnings(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._until_s: dict[str, float] = {}  # by text, of which there are few
+        self._until_s: dict[str, float] = {}  # by the text of the warning; there are few texts
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a record."""
@@ -260,7 +261,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept requests, and set the event."""
         await super().startup(sockets=[])
-        # As uvicorn does it, but a client that does not greet keeps no descriptor for asyncio's minute.
+        # As uvicorn does it, but with a shorter timeout of the TLS handshake: by asyncio's default, a silent client
+        # would keep a file descriptor for a minute.
         protocol = partial(
             _Connection, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )

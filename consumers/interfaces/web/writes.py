@@ -257,7 +257,7 @@ class Writes:
         return signed, intent
 
     async def _send(self, agent: str, ref: str, number: str, payload: bytes) -> dict[str, Any]:
-        """Send the intent or a chunk of a blob, again while the node is busy: the client would send the whole blob."""
+        """Send the intent or a chunk of a blob; repeat it while the node is busy, so that the client need not."""
         for attempt in range(chunk_attempts_max):
             try:
                 return await self._ask(agent, payload, {BLOB_HEADER: ref, CHUNK_HEADER: number})

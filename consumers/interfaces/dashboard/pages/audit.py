@@ -34,7 +34,7 @@ def audit(context: PageContext) -> Page:
         "checkpoint": checkpoint(context),
         "witnesses": _witnesses(context, head),
         "compromised_keys": [key for key in keys if key["compromised_since"] is not None],
-        # The audit read the whole log, whatever time the page considers.
+        # The audit read the whole log, so these entries may be later than the time that the page shows.
         "suspects": [context.ledger.ask("catalog.show", id=str(index)) for index in suspects],
         "skipped": context.ask("catalog.skipped")["items"],
         "audit": msgspec.to_builtins(context.audit.state),

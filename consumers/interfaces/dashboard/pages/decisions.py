@@ -34,7 +34,7 @@ from deedbook.ledger.lifecycle.handoff import HandoffState
 # Fields that the content shows elsewhere, or that are derived from others.
 _SHOWN_APART: Final = ("title", "to", "reviewer", "reasoning_refs", "notes", "template", "created")
 _DECIDED: Final = ("handoff", "question", "review")
-# The order in which a person reads the fields: before an approval, and of a result.
+# The fields that a person should read first: before an approval, and before a verification of the result.
 _FIRST: Final = ("title", "task", "context", "tasks", "criteria")
 _FIRST_OF_RESULT: Final = ("criteria", "tasks", *_FIRST)
 
@@ -99,14 +99,14 @@ def _changes_since_approval(context: PageContext, versions: Mapping[str, Any]) -
 
 
 def _sections(content: Mapping[str, Any], changes: list[Any], first: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the fields of a content, these first, each with its ``value`` and its ``change`` or None.
+    """Return the fields of a content, those of ``first`` first, each with its ``value`` and its ``change`` or None.
 
-    Empty fields are left out, and unless they changed also the title and the names, which are in the heading.
+    Empty fields are left out. Title and names are in the heading, so they are left out unless they changed.
     """
     by_field = {change["field"]: change for change in changes}
     values = {field: value for field, value in content.items() if field not in _SHOWN_APART} | content["notes"]
     fields = dict.fromkeys([*first, *values, *by_field])
-    if not content["depends_on"]:  # an empty list says nothing
+    if not content["depends_on"]:  # without dependencies the field means nothing
         del values["unlock_at"]
     rows = [{"field": field, "value": values.get(field), "change": by_field.get(field)} for field in fields]
     return [row for row in rows if row["value"] or row["change"]]
@@ -239,7 +239,7 @@ def problem_of(context: PageContext, error: DeedbookError, decision: Decision) -
 
 
 def receipt_of(context: PageContext, kind: str, row: Mapping[str, Any], index: int | None) -> dict[str, Any] | None:
-    """Return the receipt of a decision that this human signed; None if the entry is none.
+    """Return the receipt of a decision that this human signed; None if the entry is no such decision.
 
     ``row`` is the answer of ``handoffs.show`` or ``reviews.show``, whose signatures were verified.
     """
@@ -259,7 +259,7 @@ def receipt_of(context: PageContext, kind: str, row: Mapping[str, Any], index: i
 
 
 def receipt_at(context: PageContext, index: int) -> dict[str, Any] | None:
-    """Return the receipt of the human's decision at an entry, whatever it is about; None if it is none."""
+    """Return the receipt of the human's decision at an entry, whatever it is about; None if it is no such decision."""
     kind, _, name = read_event(index, context.client.entry(index)).stream.partition("/")
     return receipt_of(context, kind, context.ask(f"{kind}s.show", id=name), index) if kind in _DECIDED else None
 

@@ -29,7 +29,10 @@ _CITATIONS: Final = ("reasoning", "result_reasoning")
 
 @contextmanager
 def project_places(context: PageContext) -> Iterator[OpenPlaces]:
-    """Yield what opens the tree in which evidence is looked up, on first use: the tree for validators, else git's."""
+    """Yield a function that opens the folder in which evidence is looked up, at its first call.
+
+    It is the folder that ``config.toml`` names for validators, else the git work tree.
+    """
     with ExitStack() as stack:
         yield cache(lambda: Places(context.view, stack.enter_context(tree_of(_tree_of(context.settings)))))
 

@@ -57,8 +57,9 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file"}``. ``form`` is None if there is
     nothing to decide.
     ``original`` is the beginning of the imported file (None: not imported, or not stored; empty: too large), and
-    ``only_in_file`` the lines of the handoff's file that no field has (None: it is not here, or is none). ``log`` is
-    newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion were verified.
+    ``only_in_file`` the lines of the handoff's file that no field has (None: the file is not here or is not a handoff
+    file). ``log`` is newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion
+    were verified.
     """
     row = whole(context, context.params["id"])
     name, log, as_of = row["id"], row["log"], row.get("as_of")

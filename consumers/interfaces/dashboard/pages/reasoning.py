@@ -175,7 +175,7 @@ def _drawing(context: PageContext, steps: list[dict[str, Any]], chosen: int | No
 
 
 def _state_of(step: dict[str, Any]) -> str:
-    """Return the colour of a step: for refuted and open steps, and for the conclusion."""
+    """Return the colour of a step: refuted steps, other steps with a mark, and the conclusion have their own."""
     if step["state"]:
         return "stop" if "refuted" in step["state"] else "wait"
     return "plain" if step["type"] == "conclusion" else "over"

@@ -155,7 +155,7 @@ def _section(context: PageContext, name: str, filters: Mapping[str, Any], *, is_
 
 
 def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``entries`` with the words of a text, how many there are in the period, and whether they have all.
+    """Return the ``entries`` that contain words of a text, their number in the period, and whether they have all words.
 
     Entries of any time count, too: an unknown that was closed in the period may be older.
     """
@@ -169,7 +169,7 @@ def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[s
 def _counts(
     context: PageContext, text: str, filters: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the agents and tags of the period, with the numbers of their entries; of those with the words, if any."""
+    """Return the agents and tags of the period with the numbers of their entries, or of the hits if a text is given."""
     arguments = {name: filters[name] for name in FIELDS}
     if found is not None and found["holds"] == "all":
         return context.ask("search.facets", text=text, kinds=KINDS, **arguments)
