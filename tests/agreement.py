@@ -1,7 +1,7 @@
 """Checks that lists of handoffs agree with answers that are computed from verified entries.
 
-A list filters rows. The fold of handoffs writes them after an event of a handoff, of a handoff that it depends on, or
-of its agents. An answer for somebody who acts is computed from the states of verified entries.
+A list filters rows of a view. The fold rewrites the rows of a handoff after an event of the handoff, of a handoff that
+it depends on, or of its agents. An answer that somebody acts on is computed from verified entries, without the view.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
-    """Assert that both agree on every handoff as of an entry (None: now), and return the ids that were compared."""
+    """Assert that the view and verified entries agree on every handoff as of an entry (None: now); return its id."""
 
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)

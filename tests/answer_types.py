@@ -1,4 +1,4 @@
-"""Every query answer that a test gets in its own process has exactly the type that the query declares."""
+"""A fixture that fails a test if a query answers with another type than it declares (only in the test's process)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def conforming(query: str, answer: Plain) -> Plain:
 
 @pytest.fixture(autouse=True, scope="session")
 def answers_have_their_types() -> Any:
-    """Check each answer of views and of signed entries."""
+    """Check the type of each answer, from views and from signed entries."""
     marked, mark = view_reader.marked, checked.mark
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

@@ -1,7 +1,8 @@
 """The AsyncAPI 3.0 description of the bus, for an agent: the messages it may send, and those it can receive.
 
-Addresses come from ``ledger.bus.subjects``: each function is called with samples, and the samples become parameters, so
-a subject that changes its form changes here. Every kind is one message, whose payload is the schema of its body.
+The addresses come from the functions of ``ledger.bus.subjects``. Each is called with sample values, and the values in
+its result are replaced by parameters, so this description follows every change of a subject. Each event kind is one
+message; its payload is the schema of the event's body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Submissions that every way into a ledger must refuse, each with its own code, and leave nothing behind.
+"""Submissions that every interface must refuse, each with its own code and without changing the ledger.
 
 One table for the gate, the command line and the bus. ``BAD_DATA`` are whole ``data`` texts, which the command line
 accepts with ``--data``. ``BAD_INPUTS`` adds inputs that are possible only as bytes on the wire. ``arrange`` runs before
@@ -65,7 +65,7 @@ def start_session(actors: Actors) -> None:
 
 
 def nested(depth: int) -> bytes:
-    """Return a list in a list in a list."""
+    """Return the JSON of ``depth`` lists, each inside the one before."""
     return b"[" * depth + b"]" * depth
 
 
@@ -295,8 +295,7 @@ BAD_INPUTS: Final[dict[str, BadInput]] = {name: _from_data(bad) for name, bad in
     ),
 }
 
-# The tests send all of these to the gate. They send the layers above it one input for each code that an author can
-# meet.
+# The gate is tested with all bad inputs. The layers above it are tested with these: one input for each code.
 REPRESENTATIVES: Final[dict[str, BadInput]] = {
     name: BAD_INPUTS[name] for name in {bad.code: name for name, bad in BAD_INPUTS.items()}.values()
 }

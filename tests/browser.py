@@ -1,8 +1,8 @@
-"""A real browser: Debian's Chromium by its own driver, with nothing fetched from anywhere but 127.0.0.1.
+"""A real browser: Debian's Chromium with its own driver. It fetches nothing from any address but 127.0.0.1.
 
-Tests query pages over the debugging protocol, which the pages' content security policy does not restrict. The search
-for faults of accessibility runs in an isolated world beside each page, so the page's own rules are never loosened for
-it. The checks that every browser makes are methods of ``PageChecks``; ``firefox`` has the other browser.
+Tests query pages over the debugging protocol, which the pages' content security policy does not restrict. The checks of
+accessibility run in an isolated world beside each page, so tests need not loosen the page's policy. The checks that
+every browser makes are methods of ``PageChecks``; ``firefox`` has the other browser.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ axe.run(document, {resultTypes: ["violations"], rules: {"target-size": {enabled:
 
 
 class Look(NamedTuple):
-    """How wide a window is (CSS pixels) and which colours its user likes."""
+    """The width of a window (CSS pixels), and the colours that its user prefers."""
 
     width: int
     scheme: Scheme
@@ -100,7 +100,7 @@ LOOKS: Final = tuple(
 
 
 def missing_program() -> str:
-    """Return a sentence about the program that a browser needs and this machine lacks, else an empty text."""
+    """Return a sentence that names a program that Chromium needs and this machine lacks; empty if there is none."""
     for name, package in PACKAGES.items():
         if shutil.which(name) is None:
             return f"the command `{name}` is missing: `apt-get install {package}`"
@@ -115,7 +115,7 @@ class PageChecks(ABC):
 
     @abstractmethod
     def look(self, look: Look) -> None:
-        """Be so wide, and like these colours."""
+        """Set the window's width and the colours that the user prefers."""
 
     @abstractmethod
     def open(self, address: str) -> None:
@@ -123,7 +123,7 @@ class PageChecks(ABC):
 
     @abstractmethod
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript in the page; a promise is waited for."""
+        """Return the value of a JavaScript expression in the page; wait for a promise."""
 
     @abstractmethod
     def problems(self) -> list[str]:
@@ -131,10 +131,10 @@ class PageChecks(ABC):
 
     @abstractmethod
     def run_axe(self, axe: str, expression: str) -> str:
-        """Return the text of an expression about axe-core, whose source is given, evaluated beside the present page."""
+        """Load the source text of axe-core beside the current page, evaluate an expression there; return its text."""
 
     def accessibility_faults(self) -> list[str]:
-        """Return the faults of accessibility on the present page, by axe-core."""
+        """Return the faults of accessibility that axe-core finds on the current page."""
         faults: list[str] = json.loads(self.run_axe(self._axe, _RULES))
         return faults
 
@@ -143,7 +143,7 @@ class PageChecks(ABC):
         return list(self.evaluate(_WIDER))
 
     def unreadable(self) -> list[str]:
-        """Return the texts of the present page that are too small to read, and a header that is too large."""
+        """Return the texts of the current page that are too small to read, and a header that is too large."""
         return list(self.evaluate(_SMALLER))
 
     @cached_property
@@ -154,10 +154,10 @@ class PageChecks(ABC):
 
 
 class Browser(PageChecks):
-    """One Chromium with a profile of its own in ``folder``; ends with its block."""
+    """A Chromium with a profile of its own in ``folder``; it ends with its ``with`` block."""
 
     def __init__(self, folder: Path) -> None:
-        """Start Chromium. Without it the tests are not run, and say so."""
+        """Start Chromium; if it is not installed, skip the test with the reason."""
         if why := missing_program():
             pytest.skip(f"not run: {why}")
         options = webdriver.ChromeOptions()
@@ -177,12 +177,12 @@ class Browser(PageChecks):
         self.driver.quit()
 
     def command(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Send a command of the debugging protocol to the tab of now."""
+        """Send a command of the debugging protocol to the current tab."""
         answer: dict[str, Any] = self.driver.execute_cdp_cmd(name, arguments)
         return answer
 
     def look(self, look: Look) -> None:
-        """Be so wide, and like these colours."""
+        """Set the window's width and the colours that the user prefers."""
         self.command(
             "Emulation.setDeviceMetricsOverride", width=look.width, height=height, deviceScaleFactor=1, mobile=False
         )
@@ -208,7 +208,7 @@ class Browser(PageChecks):
         return answer["result"].get("value")
 
     def text(self, selector: str = "main") -> str:
-        """Return the text of the first element that a selector finds."""
+        """Return the text of the first element that matches a selector."""
         return str(self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
     def press(self, *keys: str) -> None:
@@ -216,7 +216,7 @@ class Browser(PageChecks):
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def until(self, is_true: Callable[[], object]) -> None:
-        """Wait until a condition holds for the page; an error of a page that is just unloading counts as not yet."""
+        """Wait until a condition holds for the page. An error is retried, because the page may just be unloading."""
         deadline = time.monotonic() + wait_max_s
         while True:
             try:
@@ -232,7 +232,7 @@ class Browser(PageChecks):
         self.until(lambda: text in self.text(selector))
 
     def tab(self, address: str) -> str:
-        """Open an address in a new tab, which becomes the present one; return its handle."""
+        """Open an address in a new tab, which becomes the current one; return its handle."""
         self.driver.switch_to.new_window("tab")
         self.open(address)
         return str(self.driver.current_window_handle)
@@ -242,7 +242,7 @@ class Browser(PageChecks):
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "DEBUG"]
 
     def run_axe(self, axe: str, expression: str) -> str:
-        """Run it in an isolated world, which the page's scripts and policy do not reach."""
+        """Run axe-core in an isolated world, which the page's scripts and policy do not reach."""
         frame = self.command("Page.getFrameTree")["frameTree"]["frame"]["id"]
         world = self.command("Page.createIsolatedWorld", frameId=frame, worldName="axe")["executionContextId"]
         if not self.evaluate("typeof axe === 'object'", context=world):
@@ -255,7 +255,7 @@ class Browser(PageChecks):
         return base64.b64decode(answer["data"])
 
     def printed(self) -> bytes:
-        """Return the page as it would be printed, a PDF."""
+        """Return a PDF of the page as it would be printed."""
         return base64.b64decode(self.command("Page.printToPDF", printBackground=False)["data"])
 
     def look_at_paper(self) -> None:
@@ -291,10 +291,10 @@ _SMALLER: Final = f"""
 
 
 class Shown:
-    """`deed dashboard` as a process of its own over a ledger's folder; ends with its block."""
+    """`deed dashboard` as a process of its own, on a ledger's folder; it ends with its ``with`` block."""
 
     def __init__(self, home: Path, *, agent: str | None = None, project: Path | None = None) -> None:
-        """Start it in ``project``, which has the cited files of reasonings (default: the current folder)."""
+        """Start it in ``project``, the folder with the files that reasonings cite (default: the current folder)."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
         self._deed = ["--home", str(home), "--json"]
         self._agent = agent
@@ -330,13 +330,13 @@ B = TypeVar("B", bound=PageChecks)
 
 @contextmanager
 def let_in(browser: B, home: Path, *, agent: str | None = None, project: Path | None = None) -> Iterator[B]:
-    """Show a ledger's dashboard in a browser that other tests share: log it in, wide and light."""
+    """Show a ledger's dashboard in a browser that tests share: log in, with a wide window and light colours."""
     browser.look(LOOKS[0])
     with Shown(home, agent=agent, project=project) as dashboard:
         browser.open(dashboard.link)
         browser.url = dashboard.url
         yield browser
-        browser.open("about:blank")  # no page of it misses its server
+        browser.open("about:blank")  # leaves the page, so that it reports no error when its server ends
     browser.problems()
 
 
@@ -366,7 +366,7 @@ def static_page(page: bytes) -> Iterator[str]:
             self.wfile.write(page)
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     with served_by(Handler) as url:
         yield url

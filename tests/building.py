@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Submission
 
 ORIGIN: Final = "test.example/ledger"
-# All examples of folds are from one day. A ledger begins some hours before now, because programs on the system's clock
-# write to it, too, before and after those on the test's clock, and the gate accepts at most a day's difference. All
-# processes of one test use the same start.
+# GIVEN_MS is the time of all events in tests of folds. A test's ledger starts at START_MS, 20 hours ago: some programs
+# write to it by the system's clock, others by the test's clock, and the gate accepts at most a day's difference. The
+# variable gives all processes of a test the same start.
 GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
 START_MS: Final = int(
     os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000))
@@ -76,7 +76,8 @@ MAP_SIZE: Final = 256 * 1024**2
 AGENTS: Final[dict[str, list[Role]]] = {"alice": ["agent"], "bob": ["agent"], "rita": ["human", "reviewer"]}
 
 
-# Real authors draw a salt for each event. Here all events have this one, so that the same steps give the same bytes.
+# Real authors draw a random salt for each event. Here all events have this salt, so that the same steps give the same
+# bytes.
 SALT: Final = "c2FsdCBvZiBhbGwgdGVzdA"
 NO_EVENT: Final = "blake3:" + "0" * 64
 NO_RESULT: Final = "sha256:" + "0" * 64
@@ -93,7 +94,7 @@ def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
 
 
 def ids_of(submission: Submission) -> list[str]:
-    """Return the ids that the events of a submission have, accepted or not."""
+    """Return the ids of the events of a submission, accepted or not."""
     return [event_id(commitment_to(body)) for body in submission.bodies]
 
 
@@ -140,11 +141,11 @@ class Clock:
         return self.now_ms
 
     def advance(self, seconds: float) -> None:
-        """Move on."""
+        """Advance the clock."""
         self.now_ms += int(seconds * 1000)
 
     def text(self, seconds: float = 0) -> str:
-        """Return the time, some seconds from now, as events carry it."""
+        """Return the clock's time plus ``seconds``, in the format of events."""
         moment = datetime.fromtimestamp(self.now_ms / 1000 + seconds, UTC)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -152,7 +153,7 @@ class Clock:
 class Actors:
     """Root, node and agents with their keys; they sign events and pass them to ``submit``.
 
-    The keys of ``sealed`` names are registered as having a passphrase.
+    The keys of the names in ``sealed`` are registered as protected by a passphrase.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Actors:
         return CheckpointKey(ORIGIN, self.keys[CHECKPOINT].seed)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Send a signed submission on its way."""
+        """Submit a signed submission."""
         assert self._submit is not None
         return self._submit(submission)
 
@@ -220,11 +221,11 @@ class Actors:
         return body_of(draft, ledger=self.id, author=author, at=self.clock.text(), salt=SALT)
 
     def sign(self, author: str, *drafts: Draft, key: Key | None = None) -> Submission:
-        """Return the signed submission of drafts."""
+        """Return a submission of drafts, signed by ``author``."""
         return sign([self.body_of(author, draft) for draft in drafts], key or self.keys[author])
 
     def sign_bytes(self, author: str, *bodies: bytes) -> Submission:
-        """Return the signed submission of exactly these bodies."""
+        """Return a signed submission with exactly these bodies."""
         return sign(bodies, self.keys[author])
 
     def emit(
@@ -327,7 +328,7 @@ class Ledger(Actors):
             return snapshot.size, snapshot.root()
 
     def refusal_of(self, action: Callable[[], object]) -> Refused:
-        """Return the refusal of an action that leaves no trace."""
+        """Return the refusal of an action, which must leave the log unchanged."""
         before = self.head()
         try:
             action()
@@ -343,7 +344,7 @@ class Ledger(Actors):
             return read_event(at, snapshot.entry(at))
 
     def redaction(self, index: int, reason: str = "it holds a password", **changes: Any) -> EntryRedacted:
-        """Return the data with which root or two humans erase the body of an entry."""
+        """Return the data of the event by which root or two humans erase the body of an entry."""
         with self.log.snapshot() as snapshot:
             erased = erase(index, snapshot.entry(index), snapshot.stream_entries)
         fields = {"entry": index, "event": erased.event.id, "remnant": erased.remnant, "reason": reason}
@@ -378,7 +379,7 @@ class Ledger(Actors):
 
     def write_keys(self) -> None:
         """Write the key files that clients and commands look for, unsealed, and trust the folder as it is now."""
-        with self._writing:  # threads of a test ask for clients at the same time
+        with self._writing:  # several threads of a test may open clients at the same time
             remember(record_of(read_folder(self.home.path), self.root_fingerprint(), ""))
             for name, key in self.keys.items():
                 if not self.home.key_file(name).exists():
@@ -407,6 +408,6 @@ def refs_of(blobs: Blobs) -> list[str]:
 
 
 def usage_of(blobs: Blobs, author: str) -> Usage:
-    """Return the blobs that an author stores, as quotas count them."""
+    """Return how much an author stores in blobs, as quotas count it."""
     with blobs.reading() as table:
         return table.usage(author)

@@ -20,7 +20,7 @@ def members(path: Path) -> dict[str, tuple[int, int]]:
 def unpacked(path: Path, folder: Path) -> Path:
     """Unpack a bundle as a stranger would."""
     folder.mkdir()
-    # The oldest Python we support, 3.11.2, has no filters yet; newer ones warn without.
+    # The oldest Python that we support, 3.11.2, has no filters; newer ones warn if no filter is passed.
     options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(path) as tar:
         tar.extractall(folder, **options)

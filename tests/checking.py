@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def replayed(entries: list[bytes]) -> Replay:
-    """Return the replay of entries by each entry's own clock. Raises Refused if an entry is invalid."""
+    """Replay entries, each at its own time, and return the replay. Raises Refused if an entry is invalid."""
     replay = Replay(MemoryState())
     for index, data in enumerate(entries):
         step = replay.step(index, *read_entry(data))
@@ -36,7 +36,7 @@ def packed(replay: Replay) -> dict[bytes, bytes]:
 
 
 def stored_state(log: Log) -> dict[bytes, bytes]:
-    """Return all state records as they are stored, without the head and the records that no entry explains."""
+    """Return all state records in their stored form, without the head and the records that no replay rebuilds."""
     with log.tables.reading() as txn:
         state = dict(log.tables.items(txn, log.tables.state, b""))
     del state[HEAD_KEY]

@@ -18,7 +18,7 @@ def children() -> list[int]:
 def _command(pid: int) -> bytes:
     """Return the command line of a running child of this process, or nothing for any other process.
 
-    A process has none for a moment while it starts or ends: then wait until it has one, or has ended.
+    While a process starts or ends, its command line is empty for a moment: then wait until it has one, or has ended.
     """
     while True:
         status = _read(pid, "stat").rpartition(b")")[2].split()  # a name in brackets may contain spaces

@@ -174,7 +174,7 @@ class ClientSuite:
         assert (empty.entries, empty.next_index) == ([], size)
 
     def test_page_of_a_stream_passes_over_the_entries_of_others(self, client: Client, ledger: Ledger) -> None:
-        """Every command looks for new redactions in this way: it must not read a million entries for that."""
+        """Every command reads the ledger's stream in this way, to find new redactions: it must not read all entries."""
         first = ledger.emit("bob", "session/s2", SessionStarted()).index
         for number in range(9):
             ledger.submit(signed_finding(ledger, str(number)))

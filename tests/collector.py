@@ -1,4 +1,4 @@
-"""A double of an OpenTelemetry collector: it accepts OTLP over HTTP, and stores it."""
+"""A test double of an OpenTelemetry collector: it accepts OTLP over HTTP, and stores the requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector:
-    """The double, at ``url`` within its block."""
+    """The double; it listens at ``url`` within its ``with`` block."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -30,7 +30,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -44,7 +44,7 @@ class Collector:
         self._server.server_close()
 
     def take(self, path: str, body: bytes) -> None:
-        """Keep a request."""
+        """Store a request."""
         if path == "/v1/traces":
             for spans in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.resource = {pair.key: pair.value.string_value for pair in spans.resource.attributes}

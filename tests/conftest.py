@@ -40,27 +40,27 @@ if TYPE_CHECKING:
 
 MEMORY: Final = Path("/dev/shm")
 memory_free_min_bytes: Final = 2 * 1024**3
-collected_every: Final = 20_000  # garbage is collected after so many new objects
+collected_every: Final = 20_000  # the number of new objects after which garbage is collected
 
-# Keep the ledgers of tests in memory if there is room: every commit is synced, and a disk takes a thousand times as
-# long for that. No test is weaker for it: they kill processes, and data that a killed process wrote survives in both
-# places.
+# Keep the ledgers of tests in memory if there is room: every commit is synced, which takes a disk a thousand times as
+# long. This weakens no test: tests kill processes, not the machine, and data that a killed process wrote survives both
+# in memory and on disk.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= memory_free_min_bytes:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Tests that run mypy on a user's program share one cache, so that mypy checks Deedbook itself only once.
 os.environ.setdefault("MYPY_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "mypy"))
 
-# A shell starts background commands with ^C ignored, and `nohup` commands with SIGHUP ignored. Children inherit that,
-# and would outlive every test that stops them with these signals. A signal that Python handles is reset in its
-# children.
+# A shell starts background commands with SIGINT ignored, and `nohup` commands with SIGHUP ignored. Child processes
+# would inherit that, and survive the tests that stop them with these signals. A handler prevents this, because a signal
+# with a handler gets its default action in child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)  # we ourselves go on
+    signal.signal(signal.SIGHUP, lambda *_: None)  # the test process itself ignores it, as before
 
-# No test asserts a time. By default hypothesis fails an example that takes 0.2 s, which happens on a busy machine. Each
-# run draws new examples, so many for most properties, and more in the long run.
+# By default hypothesis fails an example that takes 0.2 s, which happens on a busy machine. Each run draws new examples;
+# max_examples is their number for most properties.
 settings.register_profile("untimed", deadline=None, max_examples=200 if faults.is_long_run else 30)
 settings.load_profile("untimed")
 
@@ -77,10 +77,10 @@ STARTS_PROCESSES: Final = re.compile(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Let each worker begin with another share of the files, without garbage collection: all that is built stays.
+    """Let each worker begin to collect tests at another file.
 
     In a fresh clone, the first worker to read a file compiles it, rewrites its assertions and stores the result. The
-    others only load it.
+    others only load it. Garbage collection is off meanwhile, because all objects that collection makes are needed.
     """
     gc.disable()
     worker, paths = getattr(session.config, "workerinput", None), session.config.getini("testpaths")
@@ -91,7 +91,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never collect the objects made so far, and seldom the others: half a million objects outlive every test."""
+    """Never collect the half million objects made so far, which outlive all tests; collect later ones seldom."""
     gc.freeze()
     gc.set_threshold(collected_every)
     gc.enable()
@@ -99,7 +99,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the tests, and mark those of modules that start processes, which take longest (``-m "not process"``).
+    """Sort the tests, and mark those of modules that start processes: they take longest (``-m "not process"``).
 
     Only ``make faults`` runs the tests of the long run.
     """
@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's counts to the process that prints them."""
+    """Send a worker's counts of faults to the process that prints them."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["faults"] = faults.counted()
 
@@ -138,7 +138,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Stop the servers whose node was killed by a test that then failed: nobody else does."""
+    """Stop the servers that still run because a test killed their node and then failed."""
     yield
     for file in tmp_path_factory.getbasetemp().rglob("server.pid"):
         with contextlib.suppress(OSError, ValueError):  # the server has ended, or its folder is just being deleted
@@ -149,7 +149,7 @@ def no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the decisions of the tests' user, so that their own are not touched (``ledger.home.trust``)."""
+    """A folder for trust decisions (``ledger.home.trust``), so that tests do not touch those of the user."""
     folder = tmp_path_factory.mktemp("decisions")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "shared"))
@@ -158,7 +158,7 @@ def decisions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def decisions_of_test(decisions: Path) -> Iterator[Path]:
-    """A folder of decisions for each test, which starts with the decisions about ledgers that several tests share."""
+    """A folder of trust decisions for each test; it starts with those about ledgers that several tests share."""
     folder = decisions / str(next(_numbers))
     if (decisions / "shared").exists():
         shutil.copytree(decisions / "shared", folder)
@@ -169,7 +169,7 @@ def decisions_of_test(decisions: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the readers' trust stores, so that the user's own are not touched (``ledger.trust.store``)."""
+    """A folder for readers' trust stores (``ledger.trust.store``), so that tests do not touch those of the user."""
     folder = tmp_path_factory.mktemp("memories")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "session"))
@@ -178,7 +178,7 @@ def memories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def module_memory(memories: Path) -> Iterator[Path]:
-    """A trust store for a module's shared ledgers: their keys are equal, so a common store would report forks."""
+    """A trust store for a module's shared ledgers. They all have equal keys, so a common store would report forks."""
     folder = memories / f"module-{next(_numbers)}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
@@ -196,7 +196,7 @@ def memory_of_readers(memories: Path, module_memory: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_passphrases() -> Iterator[None]:
-    """Let Argon2id do the least work, here and in forked processes: its real cost is most of a second for each call."""
+    """Give Argon2id its lowest cost, here and in forked processes: a call at the real cost takes most of a second."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CHEAP.items():
             patch.setattr(argon2id, name, value)
@@ -212,7 +212,7 @@ def costly_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_children() -> Iterator[None]:
-    """Let this process fork each ``Child`` that it starts (``forked_deed``): few tests are about its start."""
+    """Fork each ``Child`` instead of starting it (``forked_deed``): this is faster, and few tests are about starts."""
 
     def start(command: list[str], **options: Any) -> ChildProcess:
         return ChildProcess(command[-1], **options)
@@ -225,7 +225,7 @@ def forked_children() -> Iterator[None]:
 
 @pytest.fixture
 def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each ``Child`` be started, as it is outside of tests."""
+    """Start each ``Child`` as a new process, as it is outside of tests."""
     monkeypatch.setattr(child, "subprocess", subprocess)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of pages: consoles with commands and their answers, files and programs; and answers without variable parts."""
+"""Reads the fenced blocks of pages (consoles with commands and answers, files, programs), and compares answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMAL: Final = (
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
     (r"\bwith tree head [0-9a-f]+", "with tree head …"),
     (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,128}\b", "…"),
-    (r"\b\d{16}\b", "…"),  # the beginning of a key that has no letter, as one in two thousand
+    (r"\b\d{16}\b", "…"),  # the beginning of a key that happens to have no letter (one key in two thousand)
     (r" #\d+", " #N"),
     (r"\b\d+ tokens\b", "N tokens"),
     (r"\b\d+ s\b", "N s"),
@@ -30,7 +30,7 @@ _NUMBERS: Final = ((r"\bentry \d+(, \d+)*", "entry N"), (r"\bas of \d+ entries",
 
 
 class Block(NamedTuple):
-    """A fenced block of a page: its language, the name of the file that it is (if it is one), and its lines."""
+    """A fenced block of a page: its language, its name if it is a file, and its lines."""
 
     language: str
     name: str
@@ -38,9 +38,9 @@ class Block(NamedTuple):
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Yield the blocks of a page in their order; those in a list lose its indentation.
+    """Yield the blocks of a page in their order; a block in a list loses the list's indentation.
 
-    A file has its name in the line of the fence, or a program in its first line.
+    The name of a file is in the line of the fence, that of a program can be in its first line.
     """
     for indent, language, info, content in FENCED.findall(text):
         named = re.search(r'title="([^"]+)"', info) or re.match(r"# (\w+\.py)$", content.lstrip(" "), re.MULTILINE)
@@ -61,7 +61,7 @@ def commands_of(block: str) -> Iterator[tuple[str, str]]:
 def normalized(text: str, folder: Path, *, is_shared: bool = False) -> str:
     """Return a text without the parts that differ from run to run: hashes, times, and the folder.
 
-    ``is_shared``: the ledger may have entries of others, so numbers of entries differ, too.
+    ``is_shared``: other commands may append to the ledger, too, so numbers of entries differ.
     """
     text = text.replace(str(folder), "FOLDER")
     for pattern, replacement in (*NORMAL, *(_NUMBERS if is_shared else ())):

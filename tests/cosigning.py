@@ -1,4 +1,4 @@
-"""Witnesses for tests, written from C2SP tlog-cosignature alone: their statements may be wrong on purpose."""
+"""Witnesses for tests, written from C2SP tlog-cosignature alone. Tests can let them sign wrong statements."""
 
 from __future__ import annotations
 

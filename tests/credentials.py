@@ -1,6 +1,6 @@
-"""Made-up credentials in the forms of their issuers. They are built at run time, so that no file of ours has one.
+"""Made-up credentials in their issuers' formats. They are built at run time, so that no file of ours contains one.
 
-Every random part is drawn from a digest of a name: it is the same in each run, and no real credential.
+Every random part is drawn from a digest of a name: it is the same in each run, and is no real credential.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def made_up_uuid(name: str) -> str:
     return str(uuid.UUID(drawn(name, HEX, 32)))
 
 
-# The texts with a secret, by the kind of the secret.
+# Texts that contain a secret, by the kind of the secret.
 CREDENTIALS: Final[dict[str, tuple[str, ...]]] = {
     "private key": (
         *(pem(f"{label}PRIVATE KEY") for label in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")),

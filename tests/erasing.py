@@ -22,7 +22,7 @@ SECRET: Final = "correct-horse-battery-staple"
 
 
 def files_with(folder: Path, text: str = SECRET) -> list[str]:
-    """Return the files below a folder whose raw bytes hold a text in any of the encodings that a store might use.
+    """Return the files below a folder whose raw bytes contain a text, in any encoding that a store might use.
 
     Other processes may make and delete files meanwhile.
     """
@@ -40,7 +40,7 @@ def files_with(folder: Path, text: str = SECRET) -> list[str]:
 
 
 def signed_redaction(client: Client, index: int, root: Key, reason: str = "it holds a password") -> Submission:
-    """Return the signed redaction of an entry by root, which may be sent repeatedly."""
+    """Return the redaction of an entry, signed by root. It may be submitted repeatedly."""
     plan = plan_erasure(client, index)
     data = EntryRedacted(entry=index, event=plan.erased.event.id, remnant=plan.erased.remnant, reason=reason)
     draft = Draft(stream="ledger", data=data)

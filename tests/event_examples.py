@@ -1,4 +1,4 @@
-"""One good example of the data of every kind: that of ``proto/examples``."""
+"""A valid example of the data of every kind, from ``proto/examples``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _needed(kind: str) -> set[str]:
 
 
 def published(kind: str) -> dict[str, Any]:
-    """Return the data of the example that is published."""
+    """Return the data of the published example of a kind."""
     data: dict[str, Any] = json.loads(_text(kind))["data"]
     return data
 

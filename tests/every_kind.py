@@ -1,4 +1,4 @@
-"""A ledger that has every kind of event, made by consistent operations; for tests of "all kinds"."""
+"""A ledger with events of every kind, all valid, for tests that need all kinds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from deedbook.ledger.events.fields import EventData
 
-# The statement that says who uploaded a blob is signed, and stored beside the blob.
+# The signed event that says who uploaded a blob is stored beside the blob, not in the log.
 IN_A_LOG: Final = KINDS.keys() - {BLOB_STORED}
 PAUSED: Final = "tot-20270212-110000-b4f7b2"
 
@@ -113,7 +113,7 @@ def _act(ledger: ViewLedger) -> None:
 
 
 def _hand_over_in_vain(ledger: ViewLedger) -> None:
-    """Append a rejection, a replacement, an announcement, a waived criterion, and a dead end that is retracted."""
+    """Append a rejection, a replacement, a waived criterion, questions, decisions, and a dead end that is retracted."""
     emit = partial(_emit, ledger)
     ledger.hand_over("f")
     emit("rita", "handoff/f", handoff.HandoffRejected(reason="No zebra is wanted"))
@@ -175,7 +175,7 @@ def _pause_and_resume(ledger: ViewLedger) -> None:
 
 
 def _redact(ledger: ViewLedger) -> None:
-    """Erase a finding, a reasoning's step, its start, and a handoff's content; some were only proposed at first."""
+    """Propose to erase a finding; then erase it, a reasoning's step and start, and a handoff's content and result."""
     emit = partial(_emit, ledger)
     kinds = ("finding.logged", "reasoning.extended", "reasoning.started", "handoff.created", "handoff.completed")
     entries = [
@@ -194,7 +194,7 @@ def _redact(ledger: ViewLedger) -> None:
 
 
 def _administer(ledger: ViewLedger) -> None:
-    """Replace keys, revoke one, and report that a disk was lost."""
+    """Replace and revoke keys, erase a subject, invite agents, and report that a disk was lost."""
     emit = partial(_emit, ledger)
     ended = ledger.delegate("bob", key_named("bob's session"))
     emit("bob", "agent/bob", authority.KeyRevoked(key=ended.public.hex(), reason="The session is over"))

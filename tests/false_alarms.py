@@ -1,9 +1,9 @@
 """Counts how many texts of a folder the search for secrets refuses: `make bench-secrets FOLDERS=…`.
 
-A text is a paragraph of a file, because an event has a few of them, or a line of a JSON-lines file. The command prints
-where each refused text is and its kind of secret, never the text. Look at each: a real secret is no false alarm. It
-exits with 1 if more than one text in 2,000 was refused. Give it folders with texts that people wrote: reports, notes,
-source, logs.
+A text is a paragraph of a file, as events have a few paragraphs, or a line of a JSON-lines file. The command prints
+where each refused text is and its kind of secret, never the text. Look at each: a real secret is no false alarm. The
+command exits with 1 if more than one text in 2,000 was refused. Give it folders with texts that people wrote: reports,
+notes, source, logs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Count(NamedTuple):
 
 
 def count(folders: Iterable[Path]) -> Count:
-    """Search the texts of folders, without links, build products and files that are not UTF-8."""
+    """Search the texts of folders; skip links, build products and files that are not UTF-8."""
     files, texts, alarms = 0, 0, []
     for folder in folders:
         for file in sorted(folder.rglob("*")):
@@ -66,7 +66,7 @@ def _text_of(file: Path) -> str | None:
 
 
 def _texts(content: str, *, is_lines: bool) -> Iterator[tuple[int, str]]:
-    """Yield the number of the first line and the text."""
+    """Yield each text with the number of its first line."""
     line = 1
     for part in re.split(r"(\n)" if is_lines else r"(\n\s*\n)", content):
         if part.strip():

@@ -1,4 +1,4 @@
-"""Servers that behave as each family documents: the fields they refuse, their error texts, and their answers."""
+"""Test doubles of language-model servers, which refuse fields, word errors and answer as each vendor documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def failing(status: int, body: Any) -> Reply:
 
 
 def openai(received: Received, text: str) -> Reply:
-    """Answer as OpenAI's current models: no ``max_tokens``, temperature 1 only, JSON only if the prompt names it."""
+    """Answer as OpenAI's current models: no ``max_tokens``, only temperature 1, JSON only if the prompt says "JSON"."""
 
     def error(status: int, message: str, param: str | None, code: str) -> Reply:
         told = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
@@ -45,7 +45,7 @@ def openai(received: Received, text: str) -> Reply:
 
 
 def anthropic(received: Received, text: str) -> Reply:
-    """Answer as Anthropic's messages: its own headers, a required limit, no other field, content in parts."""
+    """Answer as Anthropic's messages: own headers, ``max_tokens`` required, unknown fields refused, text in parts."""
 
     def error(status: int, type_: str, message: str) -> Reply:
         return failing(status, {"type": "error", "error": {"type": type_, "message": message}, "request_id": "req_1"})
@@ -75,7 +75,7 @@ def anthropic(received: Received, text: str) -> Reply:
 
 
 def ollama(received: Received, text: str) -> Reply:
-    """Answer as Ollama's compatible interface: no key, unknown fields ignored."""
+    """Answer as Ollama's interface that is compatible with OpenAI's: no key is needed, unknown fields are ignored."""
     if received.body["model"] != MODEL:
         message = f'model "{received.body["model"]}" not found, try pulling it first'
         return failing(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": None}})
@@ -83,7 +83,7 @@ def ollama(received: Received, text: str) -> Reply:
 
 
 def vllm(received: Received, text: str) -> Reply:
-    """Answer as vLLM: errors without a wrapper; some versions know only the older name of the limit."""
+    """Answer as vLLM: errors are not inside an ``error`` object; some versions know only ``max_tokens``."""
     body = received.body
     if body["model"] != MODEL:
         message = f"The model `{body['model']}` does not exist."
@@ -95,14 +95,14 @@ def vllm(received: Received, text: str) -> Reply:
 
 
 def lm_studio(received: Received, text: str) -> Reply:
-    """Answer as LM Studio, which makes JSON only by a schema."""
+    """Answer as LM Studio, which writes JSON only for a given schema."""
     if received.body.get("response_format", {}).get("type") == "json_object":
         return failing(400, {"error": "'response_format.type' must be 'json_schema' or 'text'"})
     return says(text, finish_reason="stop")
 
 
 class FamilyServer(Vendor):
-    """A server of one family, whose model writes ``text``; a script, if any, comes first."""
+    """A server of one family, whose model writes ``text``; the replies of its script, if any, come first."""
 
     def __init__(self, law: Callable[[Received, str], Reply], text: str) -> None:
         self.law, self.text = law, text

@@ -1,8 +1,8 @@
 """The number of kills, flipped bits and races that a test makes: few in ``make test``, many in ``make faults``.
 
-``make test`` proves that each program survives a real kill, and a crash at each step in the test's own process. ``make
-faults`` sets ``DEEDBOOK_FAULTS``, and searches for moments that nobody has thought of. A second table counts lost and
-repeated events under real faults (``settle``).
+``make test`` shows that each program survives a real kill, and a crash at each step in the test's own process. ``make
+faults`` sets ``DEEDBOOK_FAULTS``: with many faults at random times, it also tests times that nobody thought of. A
+second table counts lost and repeated events under real faults (``settle``).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ T = TypeVar("T", bound="Hashable")
 FAULTS: Final = int(os.environ.get("DEEDBOOK_FAULTS", "1"))
 is_long_run: Final = FAULTS > 1
 
-# The number of faults that each test requests, by its name without parameters; then other counts of tests.
+# _asked: how many faults each test makes, by the test's name without parameters. _tallies: other counts.
 _asked: Final = Counter[str]()
 _tallies: Final = Counter[str]()
 _notes: Final[list[str]] = []
 # The figures of ``settle``, by fault.
 _settled: Final[dict[str, Counter[str]]] = {}
 COLUMNS: Final = ("faults", "events", "published", "gaps", "duplicates", "effects", "wrong effects")
-# A test that runs several times counts its runs by a parameter with one of these names.
+# Matches the parameter by which a test that runs several times counts its runs.
 _COUNTED: Final = re.compile(r"\[(number|seed)?\d+\]$")
 
 
 def times(quick: int, each: float) -> int:
-    """Return ``quick``, or in the long run ``each`` times the requested number."""
+    """Return the number of faults for the current test: ``quick``, or in the long run ``each`` times ``FAULTS``."""
     return made(max(1, round(each * FAULTS)) if is_long_run else quick)
 
 
 def made(count: int) -> int:
-    """Count the faults that the present test makes, and return the count."""
+    """Add ``count`` to the faults of the current test, and return it."""
     if test := os.environ.get("PYTEST_CURRENT_TEST"):
         _asked[_name(test.rpartition(" ")[0])] += count
     return count
@@ -52,12 +52,12 @@ def some_of(names: Iterable[str], *always: str) -> list[Any]:
 
 
 def note(text: str) -> None:
-    """Have lines printed at the end of a long run, above its table."""
+    """Print a text at the end of a long run, above its table."""
     _notes.append(text)
 
 
 def metrics(text: str, count: int = 1) -> None:
-    """Count something that is printed at the end of a long run, above its table."""
+    """Add to a count that is printed with ``text`` at the end of a long run, above its table."""
     _tallies[text] += count
 
 
@@ -66,8 +66,8 @@ def settle(
 ) -> None:
     """Count lost and repeated ``events`` after ``count`` faults, and check that there are none.
 
-    ``events`` are those that the ledger acknowledged, ``published`` those of its stream or a reader, in order.
-    ``effects`` are the effects of a subscriber in order, if there was one: exactly one for each event.
+    The ledger acknowledged ``events``. Its stream or a reader delivered ``published``, in this order. If there was a
+    subscriber, ``effects`` are its effects in order: there must be exactly one for each event.
     """
     has_effects, effects = effects is not None, published if effects is None else effects
     wrong = sum((Counter(effects) - Counter(published)).values())
@@ -104,7 +104,7 @@ def add(counts: dict[str, Any]) -> None:
 
 
 def table(passed: Sequence[pytest.TestReport], failed: Sequence[pytest.TestReport]) -> Iterator[str]:
-    """Yield a line for each test: how many faults it made, and how many wrong states it found."""
+    """Yield the lines of the report: notes, counts, and for each test the faults that it made and its failures."""
     runs, bad = Counter[str](), Counter(_name(report.nodeid) for report in failed)
     for report in [*passed, *failed]:
         if _name(report.nodeid) in _asked or _COUNTED.search(report.nodeid):
@@ -127,5 +127,5 @@ def _name(test: str) -> str:
 
 
 def chances(name: str, count: int) -> list[random.Random]:
-    """Return so many seeded sources of chance, so that a failure names the seed to repeat."""
+    """Return ``count`` random generators with fixed seeds, so that a failed test can be repeated with its seed."""
     return [random.Random(f"{name}/{number}") for number in range(count)]

@@ -1,4 +1,4 @@
-"""A real Firefox, controlled over Marionette, its own protocol: Debian has no geckodriver."""
+"""A real Firefox, controlled over its own protocol, Marionette, because Debian has no geckodriver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFERENCES: Final = {
     "toolkit.telemetry.enabled": False,
     "ui.prefersReducedMotion": 1,
 }
-# Firefox opens no window as narrow as a phone, but the element that shows the page can have any width.
+# No window of Firefox can be as narrow as a phone, but the element that shows the page can have any width.
 _LOOK: Final = """
 const [width, height, scheme] = arguments, shown = gBrowser.selectedBrowser;
 for (const limit of ["", "min-", "max-"]) {
@@ -39,7 +39,7 @@ for (const limit of ["", "min-", "max-"]) {
 shown.style.flex = "none";
 shown.browsingContext.prefersColorSchemeOverride = scheme;
 """
-# All errors of pages of this computer, except one about a directive that this browser does not know.
+# All errors of pages served over HTTP, except the one about a policy directive that Firefox does not know.
 _PROBLEMS: Final = """
 const messages = Services.console.getMessageArray().filter((message) => message instanceof Ci.nsIScriptError);
 Services.console.reset();
@@ -51,10 +51,10 @@ return messages
 
 
 class Firefox(PageChecks):
-    """One Firefox without a window, with a profile of its own in ``folder``; ends with its block."""
+    """A Firefox without a window, with a profile of its own in ``folder``; it ends with its ``with`` block."""
 
     def __init__(self, folder: Path) -> None:
-        """Start Firefox. Without it the tests are not run, and say so."""
+        """Start Firefox; if it is not installed, skip the test with the reason."""
         if (program := shutil.which("firefox-esr") or shutil.which("firefox")) is None:
             pytest.skip("not run: the command `firefox-esr` is missing: `apt-get install firefox-esr`")
         folder.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ class Firefox(PageChecks):
         command = [program, "--headless", "--marionette", "--no-remote", "--profile", str(folder)]
         environment = {
             "HOME": str(folder),
-            "MOZ_REMOTE_ALLOW_SYSTEM_ACCESS": "1",  # the console and the size of a page are the browser's own
+            "MOZ_REMOTE_ALLOW_SYSTEM_ACCESS": "1",  # needed to read the console and to set the size of a page
             "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",
             "PATH": "/usr/bin:/bin",
         }
@@ -98,7 +98,7 @@ class Firefox(PageChecks):
         return result
 
     def look(self, look: Look) -> None:
-        """Be so wide, and like these colours; wait until the page is."""
+        """Set the page's width and the colours that the user prefers; wait until the page has them."""
         self._run(_LOOK, look.width, height, look.scheme, is_about_browser=True)
         self.until(f"innerWidth === {look.width} && matchMedia('(prefers-color-scheme: {look.scheme})').matches")
 
@@ -107,7 +107,7 @@ class Firefox(PageChecks):
         self.command("WebDriver:Navigate", url=address)
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript in the page; a promise is waited for."""
+        """Return the value of a JavaScript expression in the page; wait for a promise."""
         return self._run(f"return {expression.strip()}")
 
     def problems(self) -> list[str]:
@@ -115,7 +115,7 @@ class Firefox(PageChecks):
         return list(self._run(_PROBLEMS, is_about_browser=True))
 
     def run_axe(self, axe: str, expression: str) -> str:
-        """Run it in the scope of all scripts of this class, which the page's scripts and policy do not reach."""
+        """Run axe-core in the scope of this class's scripts, which the page's scripts and policy do not reach."""
         if not self.evaluate("typeof axe === 'object'"):
             self._run(axe)
         return str(self.evaluate(expression))

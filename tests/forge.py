@@ -1,6 +1,6 @@
-"""A gate without checks: it makes logs whose signatures, tree and checkpoint are right, and whose events are not.
+"""A gate without checks. It makes logs with valid signatures, tree and checkpoint, but with events that break rules.
 
-Signed events are appended without judgement, in memory, and exported as from any ledger.
+It appends signed events, in memory, without applying the rules. Its logs are exported as those of any ledger.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _decode_head, _survey, _select_entries = export._decode_head, export._survey, ex
 
 
 class Forge(Actors):
-    """A log in memory that begins honestly: agents, an admin, a service of the node, a session, an approved handoff.
+    """A log in memory that begins with valid events: agents, an admin, a service, a session, an approved handoff.
 
-    It has the blob of ``ORIGINAL``. ``checkpoint_with`` is the key that signs its checkpoint. ``export_bundle`` takes
-    it for a client.
+    It has ``ORIGINAL`` as a blob. ``checkpoint_with`` is the key that signs its checkpoint. It has the methods of a
+    client that ``export_bundle`` calls.
     """
 
     def __init__(self, *, is_begun: bool = True, agents: Mapping[str, Sequence[Role]] = AGENTS) -> None:
@@ -76,7 +76,7 @@ class Forge(Actors):
             self.streams, self.authority = begun.streams.copy(), begun.authority
 
     def append(self, submission: Submission) -> list[Accepted]:
-        """Append a signed submission, whatever it says."""
+        """Append a signed submission without checks."""
         for position, body in enumerate(submission.bodies):
             self.store(body, submission.key, submission.sig, (position, len(submission.bodies)))
         self.clock.advance(0.001)  # so that the next signed event differs from this one
@@ -104,7 +104,7 @@ class Forge(Actors):
         self.entries.append(Entry(**(fields | changes)).encode())
 
     def raw(self, author: str, body: bytes, **changes: Any) -> None:
-        """Append an event of exactly these bytes, well signed."""
+        """Append an event of exactly these bytes, with a valid signature."""
         signed = {"key": self.keys[author].public, "sig": self.keys[author].sign(signed_bytes([commitment_to(body)]))}
         self.store(body, **(signed | changes))
 
@@ -160,7 +160,7 @@ class Forge(Actors):
         return [self.get_blob(ref)]
 
     def ends(self, size: int, streams: Collection[str]) -> str:
-        """Return the signed note on where streams end."""
+        """Return the signed note about the lengths of streams."""
         root = root_of([entry_leaf(entry) for entry in self.entries[:size]]).hex()
         ends = StreamHeads(size, root, self.authority, {name: self.streams[name] for name in streams})
         return sign_stream_heads(ends, CheckpointKey(self.checkpoint_key.origin, self.checkpoint_with.seed))
@@ -170,7 +170,7 @@ class Forge(Actors):
         return Page(list(enumerate(self.entries))[start:][:limit], len(self.entries), len(self.entries))
 
     def export(self, path: Path, stream: str | None = None, *, leave_out: Collection[int] = ()) -> Path:
-        """Export the log, or one stream without some entries, as its dishonest keeper would."""
+        """Export the log, or one stream without the entries ``leave_out``, as a dishonest operator would."""
 
         def survey(*arguments: Any) -> export._Survey:
             surveyed = _survey(*arguments)
@@ -199,7 +199,7 @@ def begin(actors: Actors) -> None:
 
 @cache
 def _begun() -> Forge:
-    """Return a forge with the first events of every honest ledger; it is copied, never written to."""
+    """Return a forge with the first events of every honest ledger. Each new forge copies it; nobody appends to it."""
     forge = Forge(is_begun=False)
     forge.submit(forge.sign("root", *forge.first_drafts()))
     begin(forge)
@@ -207,20 +207,20 @@ def _begun() -> Forge:
 
 
 def _head_of(index: int, data: bytes) -> BodyHead:
-    """Return the fields of an entry that an export needs, whatever the entry is. No stream has bytes that are none."""
+    """Return the fields that an export needs, even of an invalid entry. Bytes that are no entry belong to no stream."""
     try:
         head = _decode_head(index, data)
     except Corrupted:
         return BodyHead("unknown", SESSION if is_entry(data) else "", msgspec.Raw(b"{}"))
     try:
         read_event(index, data)
-    except Refused:  # an export reads only events of authority in full
+    except Refused:  # an export reads these kinds in full, and would fail on an invalid one
         return msgspec.structs.replace(head, kind="unknown") if head.kind in AUTHORITY_KINDS else head
     return head
 
 
 def _read_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
-    """Return the path of an entry in its batch, or nothing if bytes that are no entry stand in its batch."""
+    """Return the path of an entry in its batch, or nothing if a part of the batch is not an entry."""
     try:
         return read_batch_path(reads, index, entry)
     except Refused:
@@ -228,7 +228,7 @@ def _read_path(reads: EntryReads, index: int, entry: Entry) -> list[bytes]:
 
 
 def is_entry(data: bytes) -> bool:
-    """Return whether bytes are an entry, whatever its body is."""
+    """Return whether bytes are an entry; its body may be invalid."""
     try:
         decode_entry(data)
     except Refused:
@@ -237,7 +237,7 @@ def is_entry(data: bytes) -> bool:
 
 
 class _Client:
-    """The calls that an export makes."""
+    """A client with only the methods that an export calls."""
 
     def __init__(self, forge: Forge) -> None:
         self.ledger, self.checkpoint, self.entry, self.get_blob = (

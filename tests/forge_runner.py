@@ -1,4 +1,4 @@
-"""Plays cases of ``proto/cases`` in a log whose keeper accepts everything, for verifiers of the log."""
+"""Plays cases of ``proto/cases`` in a log that accepts every event, for tests of the log's verifiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deedbook.ledger.events.remnant import digest_of
 
 
 class ForgeRunner(SignedRunner):
-    """A log whose keeper accepts everything."""
+    """A log that accepts every event."""
 
     def __init__(self) -> None:
         self.forge = Forge(is_begun=False, agents=cast()["agents"])

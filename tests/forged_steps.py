@@ -1,4 +1,4 @@
-"""The steps of a forger of logs: each signs one event and stores it as a gate would.
+"""The steps of somebody who forges a log: each step signs an event and stores it as a gate would.
 
 A ``WrongLog`` is a case made of such steps.
 """
@@ -44,7 +44,7 @@ ASKED: Final = ReviewRequested(question="is it safe?", rule="risk")
 
 
 class WrongLog(NamedTuple):
-    """One case: the rule that is broken, the code of its refusal, and the steps to make it."""
+    """A case: the rule that a log breaks, the code of the refusal, and the steps that make the log."""
 
     rule: str
     code: str
@@ -54,7 +54,7 @@ class WrongLog(NamedTuple):
 
 
 def registered(forge: Forge, author: str, name: str, *, stream: str = "", key: Key | None = None, **data: Any) -> None:
-    """Register a name, by default with a good proof of a new key."""
+    """Register a name, by default with a new key and a valid proof of its possession."""
     key = key or forge.new_key(name)
     fields: dict[str, Any] = {"name": name, "key": key.public.hex(), "proof": key.prove_possession(forge.id, name)}
     made = AgentRegistered(**(fields | {"roles": ["agent"]} | data))
@@ -71,7 +71,7 @@ def rotated(forge: Forge, author: str, name: str, *, key: Key | None = None, str
 
 
 def checkpoint_rotated(forge: Forge, author: str = ROOT, *, name: str = CHECKPOINT) -> Key:
-    """Replace the key of checkpoints; return the new one."""
+    """Replace the key that signs checkpoints; return the new one."""
     key = forge.new_key("checkpoint")
     proof = key.prove_possession(forge.id, name)
     forge.emit(author, "ledger", CheckpointKeyRotated(key=key.public.hex(), proof=proof))
@@ -84,7 +84,7 @@ def session(forge: Forge, name: str = "alice", **scope: Any) -> Key:
 
 
 def ended(forge: Forge, author: str, name: str, of: str | None = None, how: type[EventData] = KeyRevoked) -> None:
-    """Revoke the key of a name, or call it compromised."""
+    """Revoke the key of a name, or report it as compromised."""
     data: dict[str, Any] = {"key": forge.keys[name].public.hex()} | ({"since": 1} if how is KeyCompromised else {})
     forge.emit(author, f"agent/{of or name}", how(**data))
 
@@ -102,7 +102,7 @@ def role(forge: Forge, author: str, name: str, *, stream: str = "") -> None:
 def finding(
     forge: Forge, author: str = "alice", *, key: Key | None = None, stream: str = SESSION, **draft: Any
 ) -> None:
-    """Log a finding, by default where it may be."""
+    """Log a finding, by default in a stream where it is allowed."""
     forge.emit(author, stream, FINDING, key=key, **draft)
 
 
@@ -112,26 +112,26 @@ def example(forge: Forge, author: str, stream: str, kind: str) -> None:
 
 
 def compromised(forge: Forge, author: str, name: str, since: int) -> None:
-    """Call the key of a name compromised since an entry."""
+    """Report that the key of a name is compromised since an entry."""
     data = KeyCompromised(key=forge.keys[name].public.hex(), since=since)
     forge.emit(author, f"agent/{name}", data)
 
 
 def delegated(forge: Forge, author: str, stream: str, *, key: Key, proof: str, seconds: float = 60) -> None:
-    """Delegate a key as it should not be."""
+    """Delegate a key with any author, stream and proof, which may be wrong."""
     data = KeyDelegated(key=key.public.hex(), proof=proof, expires_at=forge.clock.text(seconds))
     forge.emit(author, stream, data)
 
 
 def delegated_after_its_end(forge: Forge) -> None:
-    """Delegate a session key again that was revoked."""
+    """Revoke a session key, then delegate it again."""
     key = session(forge)
     forge.emit("alice", "agent/alice", KeyRevoked(key=key.public.hex()))
     session(forge, seconds=61)
 
 
 def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any) -> None:
-    """Append the first event of a ledger, changed."""
+    """Append the first event of a ledger, with ``changes`` to its fields."""
     fields: dict[str, str] = {
         "origin": forge.checkpoint_key.origin,
         "root": forge.keys[ROOT].public.hex(),
@@ -142,7 +142,7 @@ def created(forge: Forge, *, author: str = ROOT, key: str = ROOT, **changes: Any
 
 
 def then(*steps: Callable[[Forge], Any]) -> Callable[[Forge], Any]:
-    """Do several things in order."""
+    """Return a step that does these steps in order."""
 
     def make(forge: Forge) -> None:
         for step in steps:
@@ -152,7 +152,7 @@ def then(*steps: Callable[[Forge], Any]) -> Callable[[Forge], Any]:
 
 
 def forged_approval(forge: Forge) -> None:
-    """Register a second key for rita as mallory, who is an ordinary agent, and approve with it."""
+    """Let mallory, an ordinary agent, register a second key for rita, and approve with this key."""
     forge.register("mallory")
     registered(forge, "mallory", "rita", key=forge.new_key("mallory's"), roles=["human", "reviewer"])
     data = forge.hand_over("evil", sender="mallory")
@@ -168,7 +168,7 @@ def signed_late(forge: Forge) -> None:
 
 
 def signed_before_it_was_granted(forge: Forge) -> None:
-    """Sign with a session key that was granted under a clock which root has set back since."""
+    """Sign with a session key before the time of its grant: root has set the clock back since."""
     forge.clock.advance(DAY_S)
     key = session(forge, seconds=DAY_S)
     forge.clock.advance(-DAY_S)
@@ -177,20 +177,20 @@ def signed_before_it_was_granted(forge: Forge) -> None:
 
 
 def signed_by_session_of_ended(forge: Forge, end: Callable[[Forge], Any]) -> None:
-    """Sign with a session key after the identity key that delegated it has ended."""
+    """Sign with a session key after ``end`` has ended the identity key that delegated it."""
     key = session(forge)
     end(forge)
     finding(forge, key=key)
 
 
 def jumped(forge: Forge) -> None:
-    """Let the clock jump ahead."""
+    """Append an event after the clock has jumped 31 days ahead."""
     forge.clock.advance(31 * DAY_S)
     finding(forge)
 
 
 def went_back(forge: Forge) -> None:
-    """Let the clock go back."""
+    """Append an event after the clock has gone back."""
     forge.clock.advance(-1)
     finding(forge)
     finding(forge, "alice", corr="again")
@@ -205,7 +205,7 @@ def clock_set_in_a_batch(forge: Forge) -> None:
 
 
 def batch_of_two_times(forge: Forge) -> None:
-    """Store two events of one batch at two times."""
+    """Store two events of one batch with different times."""
     bodies = [forge.body("alice", SESSION, FINDING, corr=text) for text in "ab"]
     for place, (body, key, sig) in enumerate(forge.batch("alice", *bodies)):
         forge.store(body, key, sig, (place, 2), accepted_ms=forge.clock.now_ms + place)
@@ -219,19 +219,19 @@ def batch_cut_short(forge: Forge) -> None:
 
 
 def twice(forge: Forge) -> None:
-    """Keep the very same event twice."""
+    """Store the same event twice."""
     body = forge.body("alice", SESSION, FINDING)
     forge.raw("alice", body)
     forge.raw("alice", body)
 
 
 def stored(**changes: Any) -> Callable[[Forge], Any]:
-    """Store a finding as an entry with other fields than a gate would write."""
+    """Return a step that stores a finding in an entry with other fields than a gate would write."""
     return lambda forge: forge.raw("alice", forge.body("alice", SESSION, FINDING), **changes)
 
 
 def counted(**more: int) -> Callable[[Forge], Any]:
-    """Store a finding with counts that are too high by these numbers."""
+    """Return a step that stores a finding; the counts in its entry are too high by these numbers."""
 
     def make(forge: Forge) -> None:
         counts = {"stream_version": forge.streams[SESSION] + 1, "authority_version": forge.authority}
@@ -241,7 +241,7 @@ def counted(**more: int) -> Callable[[Forge], Any]:
 
 
 def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
-    """Store a finding whose entry has another encoding of the same msgpack value."""
+    """Return a step that stores a finding whose entry encodes the same msgpack value in another way."""
 
     def make(forge: Forge) -> None:
         finding(forge)
@@ -252,7 +252,7 @@ def spelled(old: bytes, new: bytes) -> Callable[[Forge], Any]:
 
 
 def ended_with(more: bytes) -> Callable[[Forge], Any]:
-    """Store a finding with bytes behind its entry."""
+    """Return a step that stores a finding with more bytes after its entry."""
 
     def make(forge: Forge) -> None:
         finding(forge)
@@ -262,7 +262,7 @@ def ended_with(more: bytes) -> Callable[[Forge], Any]:
 
 
 def batch_of(count: int, size: int) -> Callable[[Forge], Any]:
-    """Store a batch of so many findings whose bodies have this size."""
+    """Return a step that stores a batch of ``count`` findings whose bodies have ``size`` bytes."""
 
     def make(forge: Forge) -> None:
         bodies = [forge.body("alice", SESSION, FINDING, corr=str(number)) for number in range(count)]
@@ -280,7 +280,7 @@ def batch_swapped(forge: Forge) -> None:
 
 
 def malleable(forge: Forge) -> None:
-    """Sign with the same signature plus the order of the group (RFC 8032 §5.1.7)."""
+    """Add the order of the group to the S of a valid signature, which verifiers must refuse (RFC 8032 §5.1.7)."""
     body = forge.body("alice", SESSION, FINDING)
     sig = forge.keys["alice"].sign(signed_bytes([commitment_to(body)]))
     other = int.from_bytes(sig[32:], "little") + 2**252 + 27742317777372353535851937790883648493
@@ -288,7 +288,7 @@ def malleable(forge: Forge) -> None:
 
 
 def checkpoint_signed_with(key: str) -> Callable[[Forge], Any]:
-    """Let another key sign the checkpoint."""
+    """Return a step that lets another key sign the checkpoint."""
 
     def make(forge: Forge) -> None:
         forge.checkpoint_with = forge.keys[key]
@@ -297,7 +297,7 @@ def checkpoint_signed_with(key: str) -> Callable[[Forge], Any]:
 
 
 def deep(forge: Forge) -> None:
-    """Nest an imported record deeper than anything may be."""
+    """Nest the values of an imported record deeper than the limit."""
     forge.edited(
         "alice", "record/x", imported(), '"format":"x"', '"claims":{"a":' + "[" * 31 + "]" * 31 + '},"format":"x"'
     )
@@ -318,7 +318,7 @@ def odd(rule: str, code: str, old: str, new: str) -> WrongLog:
 
 
 def free(rule: str, code: str, value: str) -> WrongLog:
-    """Return the case of a value in a field whose kind allows any value."""
+    """Return the case of an invalid value in a field that allows values of any type."""
 
     def make(forge: Forge) -> None:
         data = EXAMPLES["tot.nodes_added"]
@@ -329,7 +329,7 @@ def free(rule: str, code: str, value: str) -> WrongLog:
 
 
 def reasoning(*steps: int, author: str = "alice") -> Callable[[Forge], Any]:
-    """Begin a reasoning and add steps to it."""
+    """Return a step that begins a reasoning and adds steps to it."""
 
     def make(forge: Forge) -> None:
         forge.emit("alice", "reasoning/r", ReasoningStarted(task="why"))
@@ -341,5 +341,5 @@ def reasoning(*steps: int, author: str = "alice") -> Callable[[Forge], Any]:
 
 
 def handed(name: str, sender: str = "alice", **fields: Any) -> Callable[[Forge], Any]:
-    """Hand work over."""
+    """Return a step that creates a handoff."""
     return lambda forge: forge.hand_over(name, sender=sender, **fields)

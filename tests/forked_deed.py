@@ -1,9 +1,9 @@
-"""`deed` in a process of its own that imports nothing: it is forked from one that has imported all of Deedbook.
+"""Runs `deed` in a process that is forked from one that has imported all of Deedbook, so that it need not import it.
 
-To start Python and import Deedbook costs 0.15 s of a processor, for `deed serve` 0.35 s, for `deed mcp` 1 s, and tests
+Starting Python and importing Deedbook takes 0.15 s of CPU time, for `deed serve` 0.35 s, for `deed mcp` 1 s, and tests
 start a thousand of them. ``DeedProcess`` is a ``Popen``: a process with its own pid, streams, folder and environment,
-which is signalled, killed and waited for as any other. Only its start differs from ``python -m deedbook``. So a test
-about the start itself (imports, flags and variables of Python, the working folder's modules) starts a real one.
+which tests signal, kill and wait for as any other. Only its start differs from ``python -m deedbook``. So a test about
+the start itself (imports, flags and variables of Python, modules in the working folder) starts a real process.
 
 As a program (``deed_command``), this file runs `deed` in such a process, for callers that can only start commands.
 """
@@ -65,7 +65,7 @@ class DeedProcess(subprocess.Popen[Any]):
         return self.returncode
 
     def _await_end(self, timeout: float | None) -> bool:
-        """Wait until it has ended, and say whether it has."""
+        """Wait until the process has ended or ``timeout`` is over; return whether it has ended."""
         if self.returncode is None and select.select([self._ending], [], [], timeout)[0]:
             with self._waitpid_lock:  # type: ignore[attr-defined]
                 if self.returncode is None:
@@ -82,7 +82,7 @@ class DeedProcess(subprocess.Popen[Any]):
 
 
 class ChildProcess(DeedProcess):
-    """The process of a ``Child`` (``sdk.child``); its argument is the number of a descriptor that it gets."""
+    """The process of a ``Child`` (``sdk.child``); its argument is the number of a descriptor that it inherits."""
 
     program: ClassVar[str] = "child"
 
@@ -112,7 +112,7 @@ def deed_command() -> list[str]:
 
 @cache
 def start_forking() -> str:
-    """Start the program that forks, once in each process that runs tests; return the address at which it listens."""
+    """Start the forking program, once in each process that runs tests; return the address at which it listens."""
     program = subprocess.Popen(
         [sys.executable, "-P", str(Path(__file__).with_name("forking.py"))],
         stdin=subprocess.PIPE,
@@ -125,7 +125,7 @@ def start_forking() -> str:
 
 
 def _stand_for(arguments: list[str]) -> int:
-    """Run `deed`, and return its exit code in the way of a shell."""
+    """Run `deed`, and return its exit code as a shell does: 128 plus the number of a signal that killed it."""
     descriptors = [int(path.name) for path in Path("/proc/self/fd").iterdir() if int(path.name) > 2]
     process = DeedProcess(*arguments, pass_fds=[number for number in descriptors if _is_inherited(number)])
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -136,8 +136,8 @@ def _stand_for(arguments: list[str]) -> int:
 
 def _is_inherited(descriptor: int) -> bool:
     try:
-        return os.get_inheritable(descriptor)  # Python makes its own descriptors not inheritable
-    except OSError:  # the descriptor of the listing itself, closed by now
+        return os.get_inheritable(descriptor)  # false for descriptors that Python itself opened
+    except OSError:  # the descriptor by which /proc/self/fd was listed is closed by now
         return False
 
 

@@ -1,6 +1,7 @@
-"""A program that has imported all of Deedbook, and on request forks a process that becomes `deed` (``forked_deed``).
+"""A program that imports all of Deedbook, then forks a process for each request that runs `deed` (``forked_deed``).
 
-It prints the address at which it listens, and ends when its standard input does: with the process that runs the tests.
+It prints the address at which it listens. It ends when its standard input is closed, that is, when the process that
+runs the tests ends.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ number_bytes: Final = 4
 descriptors_max: Final = 8
 CHEAP: Final = {"OPSLIMIT_MODERATE": argon2id.OPSLIMIT_MIN, "MEMLIMIT_MODERATE": argon2id.MEMLIMIT_MIN}
 """The cost of passphrases in tests."""
-moved_to: Final = 500  # a number that no test uses for a descriptor
+moved_to: Final = 500  # descriptors are moved to numbers from here on, which no test uses
 READ_AT_START: Final = ("PYTHON", "LC_", "LANG")
 """The beginnings of variables that only a starting Python reads. Of these, a forked process can get only its own
 PYTHONPATH.
@@ -55,7 +56,7 @@ class Children:
         self._waiting: dict[int, tuple[int, socket.socket]] = {}
 
     def add(self, pid: int, connection: socket.socket) -> int:
-        """Send the pid now, and the exit code later; return the descriptor that is readable then."""
+        """Send the pid now; return the descriptor that becomes readable when ``end`` can send the exit code."""
         descriptor = os.pidfd_open(pid)
         self._waiting[descriptor] = pid, connection
         send_number(connection, pid)
@@ -69,7 +70,7 @@ class Children:
         os.close(descriptor)
 
     def forget(self) -> None:
-        """Close the descriptors of the other processes, in a new process."""
+        """In a new process, close the descriptors that belong to its siblings."""
         for descriptor, (_, connection) in self._waiting.items():
             os.close(descriptor)
             connection.close()
@@ -77,12 +78,12 @@ class Children:
 
 def send_number(connection: socket.socket, number: int) -> None:
     """Send a pid or an exit code."""
-    with contextlib.suppress(OSError):  # the process that asked has gone
+    with contextlib.suppress(OSError):  # the process that sent the request has ended
         connection.sendall(number.to_bytes(number_bytes, signed=True))
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return a request and its descriptors: three streams, and any others for the process."""
+    """Return a request and its descriptors: the three standard streams, then others that the process inherits."""
     begin, streams, _, _ = socket.recv_fds(connection, number_bytes, descriptors_max)
     request = b""
     while len(request) < int.from_bytes(begin):
@@ -91,7 +92,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def serve(listener: socket.socket) -> dict[str, Any] | None:
-    """Fork at each request. Return the request in each new process, and None at the end."""
+    """Fork for each request. Return the request in each new process, and None in the parent when its input ends."""
     events, children = select.poll(), Children()
     for source in (listener.fileno(), sys.stdin.fileno()):
         events.register(source, select.POLLIN)
@@ -125,7 +126,7 @@ def read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
-    """Become like a process that just started in a folder, with an environment, three streams and other descriptors."""
+    """Give this process the folder, environment, streams and descriptors of the request, as if it was just started."""
     if request["has_own_session"]:
         os.setsid()
     os.chdir(request["folder"])
@@ -149,7 +150,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def run_script() -> NoReturn:
-    """Run the file of the first argument, as Python does when it is started with one."""
+    """Run the file that the first argument names, as ``python FILE`` does."""
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).parent))
     runpy.run_path(sys.argv[0], run_name="__main__")
@@ -157,7 +158,7 @@ def run_script() -> NoReturn:
 
 
 def end(code: int) -> NoReturn:
-    """End as Python does, but without freeing all objects: with all these imports that takes 0.08 s."""
+    """End as Python does, but without freeing all objects, which takes 0.08 s with all these imports."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -166,7 +167,7 @@ def end(code: int) -> NoReturn:
 
 def main() -> NoReturn:
     """Import all modules, serve, and become `deed` in each forked process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the tests; a forked process handles it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is meant for the tests and the forked processes, not for this one
     gc.disable()
     import_all()
     for name, value in CHEAP.items():

@@ -1,4 +1,4 @@
-"""*Given these events, expect this state*: events without a log, for tests of folds."""
+"""For tests of the form *given these events, expect this state*: events without a log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fold(transition: Callable[[State | None, Event], State], *events: Event) -> 
 
 
 def refusal(transition: Callable[[State | None, Event], State], state: State | None, event: Event) -> Refused:
-    """Return the refusal of an event that may not follow."""
+    """Return the refusal of an event that is not allowed in this state."""
     with pytest.raises(Refused) as refused:
         transition(state, event)
     return refused.value

@@ -1,4 +1,4 @@
-"""One session as an answer of ``sessions.show``: example vectors, two findings and one of everything else."""
+"""A session as ``sessions.show`` answers it: with example vectors, two findings, and one record of each other type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasoning graphs for tests: the demo's audit, one in Chinese, chains of any length, and a strategy for odd ones."""
+"""Reasoning graphs for tests: the demo's audit, one in Chinese, chains of any length, and random hostile graphs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def audit_graph() -> ReasoningMemory:
 
 
 def chain(length: int) -> ReasoningMemory:
-    """Return a graph of so many inferences, each with the one before as its premise; nothing in it can be dropped."""
+    """Return a graph of ``length`` inferences, each with the one before as its premise; none of them can be dropped."""
     topics = ("queue", "cache", "index", "backup", "login", "invoice", "sensor", "router", "ledger", "mailbox")
     verbs = ("grows", "shrinks", "stalls", "restarts", "drifts", "repeats", "leaks")
     contents = [
@@ -115,10 +115,11 @@ def odd_graphs(draw: st.DrawFn) -> ReasoningMemory:
 
 
 class ChainCost(NamedTuple):
-    """The tokens to send every version of a graph, one after the other, in the short form.
+    """The tokens that it takes to send all versions of a graph in three ways, in the short form.
 
-    ``resent`` sends each version whole. ``chain`` sends the first whole and one chain for the rest, ``messages`` the
-    first whole and a message with both its refs for each of the rest. ``ratio`` is chain by resent.
+    ``resent``: each version is sent whole. ``chain``: the first version is sent whole, then one chain of all changes.
+    ``messages``: the first version is sent whole, then for each other version a message with the change and both refs.
+    ``ratio`` is ``chain`` divided by ``resent``.
     """
 
     versions: int

@@ -1,4 +1,4 @@
-"""Sessions in the formats that Claude Code, Codex CLI and Gemini CLI write, with a conversation of our own."""
+"""Made-up sessions in the formats that Claude Code, Codex CLI and Gemini CLI write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(number: int) -> str:
 
 
 def encoded(rows: list[dict[str, Any] | str]) -> bytes:
-    """Return rows as JSON Lines; a text stays unchanged."""
+    """Return rows as JSON Lines; a row that is a text is written unchanged."""
     return b"".join((row if isinstance(row, str) else json.dumps(row)).encode() + b"\n" for row in rows)
 
 
@@ -160,7 +160,7 @@ CODEX_TEXTS: Final = [("user", REQUEST), ("assistant", _CODEX_WORK), ("assistant
 
 
 def gemini_rows(folder: str) -> list[dict[str, Any] | str]:
-    """Return a session with context of the harness, thoughts, a tool call, a message sent twice and one taken back."""
+    """Return a session with texts of the harness, thoughts, a tool call, and a repeated and a withdrawn message."""
 
     def message(number: int, type_: str, text: str, **more: Any) -> dict[str, Any]:
         return {"id": f"g{number}", "timestamp": at(number), "type": type_, "content": [{"text": text}]} | more

@@ -1,6 +1,6 @@
-"""The demo's events, written by somebody who attacks the readers: markup, scripts, control characters, huge words.
+"""The demo's events with texts that attack their readers: markup, scripts, control characters, huge words.
 
-Every text of every line is replaced by the worst that its field takes, found by trying.
+Each text is replaced by the worst attack that its field accepts; the module tries several.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ATTACKS: Final = (
 )
 UNSEEN: Final = "\u202eesrever\u2066isolate\u200bzero\u0007bell\x9b2J"
 WORD: Final = "W" * 10_000
-# These fields name other things, which must exist.
+# These fields name agents or other existing things, so their texts stay.
 NAMES: Final = {
     "to",
     "reviewer",
@@ -44,7 +44,7 @@ NAMES: Final = {
 
 
 def hostile(home: Path) -> Settings:
-    """Play the story in a new ledger; return the settings with which its human opens it."""
+    """Play the story with hostile texts in a new ledger; return the settings with which its human opens it."""
     settings = Settings(home=home, agent=HUMAN)
     attacked = life.Life(Settings(home=home), SAMPLE, {HUMAN: PASSPHRASE})
     attacks, flooded = cycle(ATTACKS), set[str]()
@@ -56,7 +56,7 @@ def hostile(home: Path) -> Settings:
 
 
 def _attacked(data: dict[str, Any], kind: str, attacks: Iterator[str], flooded: set[str]) -> dict[str, Any]:
-    """Return a line's data with each text attacked; the first text of each field gets the huge word, if possible."""
+    """Return a line's data with each text replaced; the first text of each field gets the huge word, if it fits."""
     for path in list(_texts(data)):
         attack, field = next(attacks), f"{kind} {[name for name in path if isinstance(name, str)]}"
         whole = [] if field in flooded else [f"{attack} {UNSEEN} {WORD}"]
@@ -97,7 +97,7 @@ def _fits(data: dict[str, Any], form: Any) -> bool:
 
 
 def _with_refs(value: Any) -> Any:
-    """Return a line's data with refs in place of the values that are looked up when the line is played."""
+    """Return a line's data with a placeholder ref for each value that is looked up when the line is played."""
     if isinstance(value, dict):
         return {name: _with_refs(inner) for name, inner in value.items()}
     if isinstance(value, list):

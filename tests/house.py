@@ -1,4 +1,4 @@
-"""Rules of the source that no linter checks; run by ``make check``. CONTRIBUTING.md gives the reason of each."""
+"""Checks rules of the source that no linter checks, in ``make check``. CONTRIBUTING.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CHANGELOG_LINES_MAX = 40
 TYPED = "ledger/format/codec.py"
 PRINTS = "consumers/interfaces/cli/terminal.py"
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "misc"}
-# Modules are nouns. These end in -ing and are nouns: the field's own name for a thing, or the name of a task.
+# Modules are nouns. These names in -ing are nouns, too: a term of the field, or the name of a task.
 NOUNS_IN_ING = {"reasoning", "thinking", "embedding", "mapping", "planning", "debugging"}
-# Plans that are not in this repository.
+# Names of documents that are not in this repository.
 CITATION = re.compile(r"\b(?:DESIGN|SEEDS|STYLE)\b|[Ss]eeds? 00\d|\b[Tt]he seed's\b")
-# A sentence that names no actor: readers had to read it twice.
+# The beginnings of sentences that name no actor: readers had to read such sentences twice.
 HEADLESS = re.compile(r"(?:What|Who|Whoever|Whom|Whose|Where|Which|Of)\b", re.IGNORECASE)
 FORMATTER_OFF = re.compile(r"#\s*fmt:\s*(?:skip|off)")
 THIS_FILE = "tests/house.py"
@@ -108,7 +108,7 @@ def citations(files: list[Path]) -> Iterator[str]:
         try:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
-            continue  # no text
+            continue  # not a text file
         if name != THIS_FILE:
             for number, line in enumerate(text.split("\n"), 1):
                 if match := CITATION.search(line):
@@ -119,7 +119,7 @@ def cycles() -> Iterator[str]:
     """Yield every group of modules that import each other, also by imports for types alone."""
     graph = grimp.build_graph("deedbook", cache_dir=None)
     imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    # A module that imports nothing of the rest, or that nothing of the rest imports, is in no cycle.
+    # Remove modules that import no remaining module, or that no remaining module imports: they are in no cycle.
     rest = set(imported)
     while True:
         used = {other for module in rest for other in imported[module]}
@@ -163,7 +163,7 @@ def headless_faults(source: str) -> Iterator[str]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             text = token.string.lstrip("#: ")
-            # In the next line of a comment, only a capital letter begins a sentence.
+            # A line that continues a comment begins a sentence only if it begins with a capital letter.
             if token.start != (end[0] + 1, end[1]) or text[:1].isupper():
                 texts.append((token.start[0], text))
             end = token.start
@@ -180,7 +180,7 @@ def open_cases(lines: list[str]) -> Iterator[str]:
 
 
 def trick_faults(name: str, tree: ast.Module) -> Iterator[str]:
-    """Yield where a module uses the table of modules or the garbage collector, or decodes to a type."""
+    """Yield where a module uses ``sys.modules`` or the garbage collector, decodes to a type, or prints."""
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=ast.Attribute(value=ast.Name("sys"), attr="modules")):

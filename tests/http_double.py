@@ -1,6 +1,6 @@
-"""A scripted HTTP server on a free port of this machine: the server is a double, the network is real.
+"""A scripted HTTP server on a free port of this machine: a test double that clients reach over a real network.
 
-Each request takes the next reply of the script. Each double decides itself what it answers beyond the end.
+Each request gets the next reply of the script. Each type of double defines the reply after the end of the script.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def drip_parts(byte: bytes) -> Parts:
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 64  # with a queue of five, a sixth simultaneous connection may be retried after a second
+    request_queue_size = 64  # default 5: a client that finds the queue full tries again after a second
 
 
 class HttpDouble:
-    """The server, its script of replies, and the received requests; each double defines the types of both."""
+    """The server, its script of replies, and the received requests. Each type of double defines the types of both."""
 
     def __init__(self) -> None:
         self.script: list[Any] = []
@@ -60,7 +60,7 @@ class HttpDouble:
         self._server.server_close()
 
     def read(self, path: str, headers: dict[str, str], body: bytes) -> Any:
-        """Return a request in the form that tests read; the names of headers are in lower case."""
+        """Return a received request as an object for tests; the names of headers are in lower case."""
         raise NotImplementedError
 
     def reply_to(self, received: Any) -> Any:
@@ -104,6 +104,6 @@ class HttpDouble:
                 double.answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it overrides
-                """Write nothing: a test's output is its own."""
+                """Log nothing: only a test may write to its output."""
 
         return Handler

@@ -1,7 +1,7 @@
-"""Failing system calls and kills at every write and sync of a command, made by strace.
+"""Makes system calls of a command fail, or kills it, at every write and sync, by strace.
 
-A command is run once to count its calls, and then once for each call and fault, each time from the same folder. A
-failing call has no effect; a process is killed before the call.
+A command runs once, so that its calls can be counted, and then once for each call and fault, always with the same
+content of its folder. A failing call has no effect; a kill comes before the call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Ran(NamedTuple):
 
     @property
     def was_hit(self) -> bool:
-        """Whether the fault came about."""
+        """Whether the fault occurred."""
         return "(INJECTED)" in self.trace or "+++ killed by SIGKILL +++" in self.trace
 
 
@@ -68,7 +68,7 @@ class Place:
         shutil.copytree(folder, self._pattern)
 
     def restore(self) -> None:
-        """Put everything in the folder back."""
+        """Restore the folder's original content."""
         shutil.rmtree(self.folder)
         shutil.copytree(self._pattern, self.folder)
 
@@ -78,7 +78,7 @@ class Place:
         calls = ",".join(f"?{call}" for call in CALLS)  # "?": some machines lack some of these calls
         # --seccomp-bpf would be a third faster, but with it strace 6.1 injects no signal.
         traced = ["strace", "-f", "-o", str(self._trace), "-e", f"trace={calls}", *injected, *command]
-        # Python would write compiled files only at the first run.
+        # Otherwise Python would write compiled files at the first run only, and the runs would make different calls.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
             traced, input=given, env=environment, capture_output=True, text=True, check=False, timeout=command_max_s
@@ -98,7 +98,7 @@ class Place:
 
 
 def need_strace() -> None:
-    """Continue only if strace is installed and may trace; otherwise the test is not run, and says why."""
+    """Skip the test, with the reason, unless strace is installed and may trace."""
     if shutil.which("strace") is None:
         pytest.skip("not run: the command `strace` is missing (`apt-get install strace`)")
     if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
@@ -106,7 +106,7 @@ def need_strace() -> None:
 
 
 class Table:
-    """The results of injected faults by scene, call and fault: how many left a wrong state, and which did not occur."""
+    """The results of faults, by scene, call and type: how many left a wrong state, and which did not occur."""
 
     def __init__(self) -> None:
         self.bad: list[str] = []
@@ -116,7 +116,7 @@ class Table:
         self._last: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, scene: str, fault: Fault, ran: Ran, problem: str = "") -> None:
-        """Count one run, and a problem of the state that it left."""
+        """Count a run, and the problem of the state that it left, if any."""
         key = (scene, fault.call, fault.name)
         self._runs[key] += 1
         self._bad[key] += problem != ""

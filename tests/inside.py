@@ -1,7 +1,7 @@
 """Verbs called in this process, as if in a shell of their own: with a folder, an environment, and empty standard input.
 
-Starting Python takes a second on a busy machine, and most tests learn nothing from it. A test starts a process if it is
-about the process itself (signals, start-up, output to a closed pipe).
+Starting Python takes a second on a busy machine, and few tests need it: only those that are about the process itself
+(signals, start-up, output to a closed pipe) start one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invitations for tests. Their tokens, and the keys of those who join, are the same in every run."""
+"""Invitations for tests. Their tokens, and the keys of the agents that join, are the same in every run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def invite(actors: Actors, name: str, *roles: Role, by: str = ROOT, **options: A
 
 
 def registration(invitation: Invitation, key: Key | None = None, **changes: Any) -> AgentRegistered:
-    """Return the data with which the invited agent registers itself. ``changes`` replace its fields."""
+    """Return the data of the event by which an invited agent registers itself. ``changes`` replace its fields."""
     name = invitation.name
     checkpoint = checkpoint_key_of(name) if "node" in invitation.roles else None
     registered = invitation.make_registered(key or key_named(name), checkpoint=checkpoint)

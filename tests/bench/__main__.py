@@ -1,14 +1,14 @@
-"""``make bench``: budgets as paired ratios, each to something named and measured in the same run.
+"""``make bench`` measures speeds as ratios: ours to a named baseline's, in the same run. Some ratios have a budget.
 
     python -m tests.bench                     all groups
     python -m tests.bench append audit        these groups
     python -m tests.bench --json --rounds 7
     python -m tests.bench --smoke             one small round of every group: only shows that it finishes
 
-``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append at a million events instead of 200,000, ``postgres``
-ask views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress goes to stderr,
-the table to stdout. Exit code 0, whatever the ratios are: this is a measurement, not a test. Files are made in the
-folder for temporary files (``TMPDIR``), which should be on a disk: in memory a sync is free.
+``DEEDBOOK_BENCH_LARGE=1000000`` makes the group ``growth`` append to a log of a million events instead of 200,000,
+``postgres`` query views of a million instead of 100,000, and ``audit`` verify a million instead of 98,304. Progress
+goes to stderr, the table to stdout. The exit code is 0, whatever the ratios are: this is a measurement, not a test.
+Files are made in the folder for temporary files (``TMPDIR``), which should be on a disk: in memory a sync is free.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown or asked.rounds < 1:
         parser.error(f"there is no group {unknown[0]!r}" if unknown else "at least one round is needed")
     if asked.smoke:
-        os.environ["DEEDBOOK_BENCH_SMOKE"] = "1"  # before the groups are loaded, which read it
+        os.environ["DEEDBOOK_BENCH_SMOKE"] = "1"  # before the groups are imported, because they read it
     started = time.perf_counter()
     noise = spread()
     found = [row for name in asked.groups or GROUPS for row in measure(name, 1 if asked.smoke else asked.rounds)]
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(name: str, rounds: int) -> list[Row]:
-    """Return the rows of a group, measured in a folder that goes away."""
+    """Return the rows of a group, measured in a temporary folder."""
     sys.stderr.write(f"{name}\n")
     with tempfile.TemporaryDirectory(prefix="deedbook-bench-") as folder:
         # The benchmark leaves the user's own trust store alone, and deletes its own one with the folder.

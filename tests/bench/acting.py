@@ -1,9 +1,9 @@
-"""Rows of answers that somebody acts on: verified from signed entries, against the same answer from rows of a view.
+"""Rows of answers that somebody acts on: computed from signed entries, against the same answer from rows of a view.
 
-The first rows ask one open ledger the same question in both ways, also after each new entry, when each stream has to be
-read again. In the next rows one open process shows many different handoffs in turn: its last hundred answers take as
-long as its first, and its memory stays the same. The last row is about the fold that writes which handoffs others wait
-for: many wait for one, and it is completed.
+The first rows ask an open ledger the same question in both ways. One of them asks after each new entry, when each
+stream has to be read again. The next rows show many different handoffs in one process, one after the other: the last
+hundred answers should take as long as the first hundred, and memory should not grow. The last row times the fold after
+the completion of a handoff that many other handoffs wait for.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _fill(ledger: building.Ledger) -> None:
 
 
 def _dependents(bench: Bench) -> Row:
-    """Return the row of completing a handoff: one that many others wait for, divided by one that none waits for."""
+    """Return the row of the fold after a verification: many handoffs wait for the handoff, against none."""
     bench.say(f"{DEPENDENTS:,} handoffs that wait for one")
     with open_ledger(bench.folder / "dependents") as ledger, Reader(ledger.client(), ledger.settings()) as reader:
         for number in range(bench.rounds + 1):

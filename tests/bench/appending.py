@@ -90,7 +90,7 @@ def _single(bench: Bench, ledger: Ledger) -> Iterator[Row]:
         return rate(SINGLES_A_ROUND, lambda: [ledger.gate.submit(one) for one in ready])
 
     def of_lmdb(number: int) -> float:
-        # Entries of the same kind: those at the end of the log.
+        # LMDB gets entries of the same kind: the last ones of the log.
         with ledger.log.snapshot() as snapshot:
             entries = snapshot.entries(snapshot.size - SINGLES_A_ROUND, limit=SINGLES_A_ROUND, size_max_bytes=2**30)
         return rate(SINGLES_A_ROUND, lambda: [put(environment, number, at, one) for at, one in enumerate(entries)])

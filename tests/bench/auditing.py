@@ -75,7 +75,7 @@ def _resume(settings: Settings, kept: Path) -> float:
 
 
 def _hash(settings: Settings) -> float:
-    """Return how many entries per second can be read and hashed to the root of their tree: an audit's least work."""
+    """Return how many entries per second can be read and hashed into their tree: the least work of any audit."""
     with LocalClient(settings) as client:
         size = client.head().size
 
@@ -105,7 +105,7 @@ def _memory(folder: Path) -> Row:
 
 
 def audit_in_process(folder: str, answer: Connection) -> None:
-    """Audit a log in this process and send the peak of its anonymous memory in bytes, and the number of events."""
+    """Audit a log in this process; send its peak of anonymous memory, in bytes, and the number of events."""
     settings = Settings(home=Path(folder), config=Config(map_size_bytes=MAP_SIZE))
     done = threading.Event()
     peaks = [0]

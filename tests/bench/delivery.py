@@ -110,7 +110,7 @@ async def time_requests(url: str) -> list[float]:
 
 @contextlib.contextmanager
 def served(home: Path) -> Iterator[str]:
-    """Run ``deed serve`` on the ledger; yield where it listens."""
+    """Run ``deed serve`` on the ledger; yield the address of its server."""
     with subprocess.Popen((DEEDBOOK, "--home", home, "serve", "--json"), stdout=subprocess.PIPE) as node:
         try:
             assert node.stdout is not None
@@ -183,7 +183,7 @@ def echo(url: str, answer: Connection) -> None:
         await client.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
         await client.subscribe(SUBJECT, cb=respond)
         await client.flush()
-        await client.flush()  # nats-py sends the first PING before the buffered data
+        await client.flush()  # a second time, because nats-py sends the PING of the first one before the buffered data
         answer.send("ready")
         await asyncio.Event().wait()
 

@@ -60,7 +60,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def tail(clients: list[RemoteClient], name: str) -> float:
-    """Return the p99 of submissions by agents in turn, as long as a flood lasts; each submission must be accepted."""
+    """Let agents submit in turn while a flood lasts, and return the p99 in seconds; every submission must succeed."""
     home = Home(clients[0].settings.home)
     times: list[float] = []
     authors = [(client, str(client.settings.agent)) for client in clients]
@@ -81,7 +81,7 @@ def tail(clients: list[RemoteClient], name: str) -> float:
 
 @contextlib.contextmanager
 def flooding(home: Path, url: str, ledger: str, what: tuple[int, int, int]) -> Iterator[subprocess.Popen[str]]:
-    """Run the flooder, and let it begin."""
+    """Run the flooder; start its flood when it has connected."""
     size, connections, per_second = what
     asked = (size, connections, SECONDS, per_second)
     subject = submit_subject(ledger, FLOODER)

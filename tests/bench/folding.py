@@ -82,7 +82,7 @@ def grow(ledger: Ledger, events: int = EVENTS) -> None:
 
 
 def save_all(client: LocalClient, rival: Application) -> None:
-    """Save the same events with the library, in the same order within each stream."""
+    """Save the ledger's events with the ``eventsourcing`` library, in the same order within each stream."""
     known: dict[str, Stream] = {}
     position = 0
     while position < client.head().size:

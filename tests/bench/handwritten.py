@@ -80,7 +80,7 @@ class HandWritten:
         self.forget()
 
     def forget(self) -> None:
-        """Start a new page of rows."""
+        """Drop the rows of the page before and start a new page."""
         self.rows: defaultdict[type[Row], list[Row]] = defaultdict(list)
         self.changed: dict[str, None] = {}
 
@@ -173,7 +173,7 @@ class HandWritten:
         self.rows[LogRow].append(LogRow(index, name, *line))
 
     def write(self) -> None:
-        """Write the page's rows, and the present rows of everything that changed."""
+        """Write the page's rows, and the current rows of all streams, sessions and handoffs that changed."""
         for stream in self.changed:
             self.rows[StreamRow].append(self.streams[stream])
             sort, _, name = stream.partition("/")

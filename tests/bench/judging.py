@@ -1,9 +1,9 @@
-"""Rows of reading to act: a reviewer shows a handoff and approves it, checked from signed entries, against view rows.
+"""Rows of a review: a reviewer shows a handoff and approves it. Ours checks signed entries; the baseline does not.
 
-The other side does as the first build did, in the same code: it shows the view's row and approves the version in it.
-Both are whole runs of the command line, `handoff show` and `handoff approve --version`, in the ledger's folder and
-through a server, in a ledger of many handoffs and agents. The reader stores the results of its checks, as every
-reviewer's reader does.
+The baseline runs the same code, but shows the row of the view and approves the version in that row, as the first
+version of Deedbook did. Both are whole runs of the command line, `handoff show` and `handoff approve --version`, in the
+ledger's folder and through a server, in a ledger of many handoffs and agents. Results of checks are cached between
+runs, as they are for every reviewer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HANDOFFS: Final = scaled(10_000, 40)
 AGENTS: Final = scaled(500, 5)
 BUDGET: Final = Budget("≤", 1.5)
 BASELINE: Final = "the same two runs from the view's row"
-# The first build answered every question from the views, without the gate.
+# The baseline answers every question from the views, without the checks of the gate.
 FROM_ROWS: Final = """
 import sys
 from deedbook.consumers.interfaces.cli.commands import handoffs

@@ -2,14 +2,18 @@
 
 Both are measured in the same round.
 
-The row of publishing publishes a log after an append as the ledger does (atomic batches, compare-and-set). Its baseline
-is nats-py's ``publish_async`` of the same payloads and headers, under subjects of equal length, to a plain stream. In
-the next row a follower, which verifies every signature and judges every event again, copies the entries of another node
-from the stream into its own log. Its baseline is a plain ordered consumer that counts the same messages. Delivery ends
-when the function of a subscription has run, with its transaction open. Failover uses the script of ``deploy/``. A
-SIGKILL ends the node whose server leads the stream, and that server; the gap is the longest time without an
-acknowledgement. Its baseline is a plain stream of three servers whose leader is killed: there the gap is the time of
-the servers' own election.
+*Publishing*: after an append, the ledger publishes its log in atomic batches with compare-and-set. The baseline is
+nats-py's ``publish_async`` of the same payloads and headers, under subjects of equal length, to a plain stream.
+
+*Following*: a follower copies the entries of another node from the stream into its own log. It verifies every signature
+and applies the rules to every event again. The baseline is a plain ordered consumer that counts the same messages.
+
+*Delivery* ends when the function of a subscription has run; its transaction is still open. The baseline is a plain
+subscriber.
+
+*Failover* uses the script of ``deploy/``. A SIGKILL ends the node whose server leads the stream, and that server. The
+row shows the longest time without an acknowledgement. The baseline is a plain stream of three servers whose leader is
+killed: there this time is the time of the servers' own election.
 """
 
 from __future__ import annotations
@@ -134,7 +138,7 @@ def _messages(ledger: Ledger, start: int) -> list[OutboundMessage]:
 
 
 class _Side:
-    """A server of one ``sync_interval``: the ledger's stream and a plain one."""
+    """A server with one setting of ``sync_interval``, and two streams on it: the ledger's and a plain one."""
 
     def __init__(self, client: NatsClient, publisher: StreamPublisher) -> None:
         self.client, self._publisher = client, publisher
@@ -313,7 +317,7 @@ def _of_failover(bench: Bench) -> Iterator[Row]:
 
 
 async def _time_election(urls: list[str], folder: Path) -> float:
-    """Return how long a plain stream of three servers acknowledges nothing after its leader is killed, in seconds."""
+    """Kill the leader of a plain stream of three servers; return the seconds until the next acknowledgement."""
     config = StreamConfig(name=PLAIN, subjects=[f"{PLAIN}.>"], num_replicas=len(urls))
     async with connected(urls[0]) as client:
         made = await client.jetstream(timeout=wait_max_s).add_stream(config)
@@ -326,7 +330,7 @@ async def _time_election(urls: list[str], folder: Path) -> float:
 
 
 async def _acknowledged(stream: Any) -> float:
-    """Publish until there is an acknowledgement, and return its time."""
+    """Publish until the stream acknowledges, and return the time of the acknowledgement."""
     while True:
         with contextlib.suppress(nats.errors.Error, nats.js.errors.Error):
             await stream.publish(f"{PLAIN}.one", b"one")

@@ -1,11 +1,11 @@
 """Rows of the dashboard's pages in Chromium: size, time to the first paint, time until a new row appears.
 
-The baseline of the first paint is a bare static page of as many bytes, from the simplest server of Python's library, in
-the same browser and round; the baseline of a live row is one request for the page. Without a browser, only the size is
+The baseline of the first paint is a static page of as many bytes, from the simplest server of Python's library, in the
+same browser and round. The baseline of a new row is one request for the page. Without a browser, only the size is
 measured, and the group says so.
 
-A second ledger holds only imported history: notes in the shapes of Empirica, handoffs that wait for a confirmation, and
-an entry of 40 kB. The row of its sizes is the largest of all pages, that of the first paint the slowest of them.
+A second ledger holds only imported history: notes in Empirica's formats, handoffs that wait for a confirmation, and an
+entry of 40 kB. All its pages are measured: one row has the size of the largest, another the first paint of the slowest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOADS_A_ROUND: Final = scaled(4, 1)
 STATIC: Final = "a static page of as many bytes"
 NOTES: Final = scaled(7200, 120)
 CLAIMS: Final = scaled(600, 20)
-"""So many handoffs of imported files wait."""
+"""The number of imported handoffs that wait for a confirmation."""
 
 LONG_TEXT: Final = "A long story. " * 2850
 WEEK: Final = "since=2025-06-01&until=2025-06-28"
@@ -54,7 +54,7 @@ IMPORTED_PAGES: Final = (
 )
 page_max_bytes: Final = 120_000
 _PAINTED: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
-# The time of the row's arrival in ms, by the clock that the benchmark uses, too.
+# The time in ms at which the row appears, by the same clock as the benchmark's.
 _WATCH: Final = """window.came = new Promise((done) => {{
   const seen = () => document.getElementById("q-{name}") && done(performance.timeOrigin + performance.now());
   setTimeout(done, 30000, 0);
@@ -135,7 +135,7 @@ def _import_history(home: Path, repository: Path) -> int:
             Repository(repository), (DEFAULT_REFS,), opened.query_with, put_blob=author.put_blob, importer="alice"
         )
         import_notes(author, reading)
-        opened.ask("handoffs.next", agent="rita")  # a page is not measured while views are built
+        opened.ask("handoffs.next", agent="rita")  # builds the views now, so that no measured page waits for that
         opened.ask("search.find", text="parser")
     return long.index
 
@@ -175,14 +175,14 @@ def _measured(bench: Bench, ledger: Ledger, browser: Browser, url: str, bare: st
 
 
 def _painted(browser: Browser, address: str) -> float:
-    """Return after how many ms a page was painted."""
+    """Open a page, and return the ms until its first paint."""
     browser.open(address)
     browser.until(lambda: browser.evaluate(_PAINTED))
     return float(browser.evaluate(_PAINTED))
 
 
 def _live(browser: Browser, ledger: Ledger, name: str) -> float:
-    """Return how many ms after its commit a handoff's row appears on the page."""
+    """Create a handoff, and return the ms from its commit until its row appears on the page."""
     browser.evaluate(_WATCH.format(name=name))
     ledger.hand_over(name)
     committed_ms = time.time() * 1000
@@ -192,10 +192,10 @@ def _live(browser: Browser, ledger: Ledger, name: str) -> float:
 
 
 def _fetched(browser: Browser) -> float:
-    """Return in how many ms the browser gets the page anew."""
+    """Let the browser fetch the page once more, and return the ms that it takes."""
     return float(browser.evaluate(_FETCH))
 
 
 def _bare(size: int) -> bytes:
-    """Return a page of so many bytes without meaning."""
+    """Return a page of about ``size`` bytes of filler text."""
     return b"<!doctype html><meta charset=utf-8><title>bare</title><p>" + b"word " * (size // 5 - 30)

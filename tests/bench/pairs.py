@@ -79,7 +79,7 @@ class Bench(NamedTuple):
     rounds: int
 
     def say(self, text: str) -> None:
-        """Print the current step for the person who waits."""
+        """Print the current step to stderr, for the person who waits."""
         sys.stderr.write(f"  {text}\n")
         sys.stderr.flush()
 
@@ -110,7 +110,7 @@ def ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long ``work`` took; garbage of earlier work is collected before."""
+    """Return how many seconds ``work`` takes; the garbage of earlier work is collected first."""
     gc.collect()
     start = time.perf_counter()
     work()
@@ -123,5 +123,5 @@ def rate(count: int, work: Callable[[], object]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that ``share`` of all are not above."""
+    """Return the percentile for a share from 0 to 1: this share of the values is not above it."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]

@@ -2,8 +2,8 @@
 
 The events are those of the rows of appending: signed batches of 256, appended one a commit, then folded into all views.
 ``check``, ``decide`` and ``append`` are what the gate calls; their parts are called by themselves on the same bytes, so
-a part may cost a little less here than among the others. The row of publishing sends the entry to a nats-server on
-loopback, which stores it, and waits for each batch. It counts the CPU time of this process alone, not of the server.
+a part may cost a little less here than within the gate. The row of publishing sends the entries to a nats-server on
+loopback, which stores them, and waits for each batch. It counts the CPU time of this process, not of the server.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _parts(ledger: Ledger, submissions: list[Submission]) -> dict[str, float]:
-    """Return the µs of CPU an event that each part takes; appends the submissions."""
+    """Append the submissions, and return for each part the µs of CPU time per event."""
     bodies = [one.bodies for one in submissions]
     checked: list[CheckedSubmission] = []
     us = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EVENTS: Final = scaled(int(os.environ.get("DEEDBOOK_BENCH_PAST", "1000000")), 8_192)
 REPEATS: Final = 20
-APART: Final = 1_500  # the number of entries between two snapshots, each of which is read here for the first time
+APART: Final = 1_500  # the number of entries between two snapshots; each is read here for the first time
 Question: TypeAlias = tuple[str, dict[str, Any]]
 QUESTIONS: Final[tuple[Question, ...]] = (
     ("handoffs.board", {}),

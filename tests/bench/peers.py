@@ -1,11 +1,11 @@
-"""Rows of peers: daily jobs as whole processes, beside three tools that people would take instead, in the same run.
+"""Rows of peers: daily jobs as whole processes, against three tools that people could use instead, in the same run.
 
-The tools are installed, at the versions pinned here, into ``build/peers`` when the group first runs, and nowhere else;
-a short run measures only those that are there. One that cannot be installed has a row that says so. Each tool has the
-same history: so many items from alice to bob, all done but thirty, which bob is working on. The history is written in
-the tool's own storage format, because its commands would take hours. Then each tool does its nearest equivalent of the
-job (``JOBS``). Only Deedbook checks signatures, rules and approvals meanwhile. Empirica's goals have no receiver, it
-shows no single one, and its search needs a server.
+The first run of the group installs the tools, at the versions pinned here, into ``build/peers`` and nowhere else. A
+short run (``--smoke``) measures only installed tools. A tool that cannot be installed has a row that says so. Each tool
+has the same history: ``size`` items from alice to bob. All are done except thirty, which bob is working on. The history
+is written in the tool's own storage format, because its commands would take hours. Then each tool does its nearest
+equivalent of each job (``JOBS``). Only Deedbook also checks signatures, rules and approvals. Empirica lacks some jobs:
+its goals have no receiver, no command shows a single goal, and its search needs a server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EMPIRICA: Final = "empirica==1.14.18"
 
 
 class Tool:
-    """A tool in a folder with its history, which does jobs; each subclass has the commands of a tool."""
+    """A tool, with its history in a folder; each subclass has the commands of one tool."""
 
     def __init__(self, program: str, folder: Path, size: int) -> None:
         """Write a history of ``size`` items into a new folder."""
@@ -60,11 +60,11 @@ class Tool:
         self.fill()
 
     def fill(self) -> None:
-        """Write the past."""
+        """Write the history."""
         raise NotImplementedError
 
     def commands(self, number: int) -> Mapping[str, Sequence[str]]:
-        """Return the arguments for each job that the tool does; ``number`` counts the runs of the job."""
+        """Return the command's arguments for each job that the tool can do; ``number`` counts the runs of the job."""
         raise NotImplementedError
 
     def open_item(self, number: int) -> int:
@@ -79,7 +79,7 @@ class Tool:
         return done.stdout
 
     def run(self, job: str) -> float:
-        """Return the seconds that a job takes once more."""
+        """Do a job once, and return the seconds that it takes."""
         command = (self.program, *self.commands(next(self._runs[job]))[job])
         return seconds(lambda: self.call(*command))
 
@@ -256,7 +256,7 @@ def title(number: int) -> str:
 
 
 def installed(bench: Bench, name: str) -> Path | None:
-    """Return the program of a tool, which is installed first unless the run is short; None if that fails."""
+    """Return the program of a tool. Install it first, except in a short run. None if it is not installed."""
     folder = FOLDER / name
     program = folder / PEERS[name][1]
     if not program.exists() and scaled(1, 0):

@@ -2,10 +2,9 @@
 
     python -m tests.bench report_quality
 
-The figures to reach are 93.75 % fewer tokens, where the history has 20,000 or more, and .90 of the questions answered
-at level detailed, .75 at summary. Sessions and questions are generated (``session_cases``); how a question is answered
-is in ``report_figures``. A summary has no tools by its definition, so questions about tools are put to the other levels
-only.
+The targets: a resume has 93.75 % fewer tokens than a history of 20,000 tokens or more, and answers .90 of the questions
+at level detailed, .75 at level summary. Sessions and questions are generated (``session_cases``); ``report_figures``
+answers the questions. A summary leaves out tools by definition, so only the other levels get questions about tools.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows of sessions and reports: whole runs of their verbs against ``python -c pass``, and beside `empirica`'s.
 
 The ledger holds 100 sessions of one agent, each with assessments, findings and a report, and 20 handoffs. `empirica` is
-the tool that the proposal describes (``peers`` installs it). It runs with a home and a repository of the benchmark's
-own. It has no handoffs between agents; its nearest equivalent is its list of goals. It stores one session and one
-report, our ledger a hundred.
+a tool with similar sessions and reports (``peers`` installs it). It runs with a home and a repository of the
+benchmark's own. It has no handoffs between agents; its nearest equivalent is its list of goals. It stores one session
+and one report, our ledger a hundred of each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASSESS: Final = (
 
 
 class Verb(NamedTuple):
-    """A verb of ours, and the equivalent of `empirica` (its words, and its input)."""
+    """One of our verbs, and its equivalent in `empirica` (arguments and standard input)."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
@@ -125,7 +125,7 @@ def fill(ledger: Ledger) -> None:
 
 
 def empirica(bench: Bench) -> Callable[[Verb, int], float] | None:
-    """Return a function that runs a verb of `empirica` in a project with one session and report; None without it."""
+    """Return a function that runs `empirica` in a project with one session and report; None if not installed."""
     program, folder = installed(bench, EMPIRICA), bench.folder / "empirica"
     if program is None:
         return None

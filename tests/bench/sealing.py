@@ -44,9 +44,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     deed = (str(Path(sys.executable).with_name("deed")), "--home", str(bench.folder / "ledger"), "--as", "kuro")
     for words in (("init", "--trial"), ("seal", "create", "carol")):
         subprocess.run((*deed, *words), check=True, stdout=subprocess.DEVNULL)
-    quota = (
-        f"[quota]\nblob_bytes = {QUOTA}\nblob_bytes_unreferenced = {QUOTA}\n"  # every round stores a blob of its own
-    )
+    quota = f"[quota]\nblob_bytes = {QUOTA}\nblob_bytes_unreferenced = {QUOTA}\n"  # every round stores a blob
     (bench.folder / "ledger/config.toml").write_text(quota)
     refs: list[str] = []
 

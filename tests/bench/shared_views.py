@@ -50,7 +50,7 @@ def rows(bench: Bench) -> Iterator[Row]:
                 folded_s, shared_s = seconds(ours.catch_up), seconds(theirs.catch_up)
                 bench.say("asking")
                 with psycopg.connect(database, autocommit=True) as connection:
-                    connection.execute("VACUUM ANALYZE")  # as the server does by itself a minute later
+                    connection.execute("VACUUM ANALYZE")  # the server would do this by itself a minute later
                 yield from _questions(bench, ours, theirs, client.head().size)
                 note = f"{EVENTS / shared_s:,.0f} events a second, beside {EVENTS / folded_s:,.0f}; with search"
                 yield Row("postgres: fold the log", [shared_s / folded_s], BASELINE, None, note)
@@ -60,9 +60,9 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 def _questions(bench: Bench, ours: Reader, theirs: Reader, size: int) -> Iterator[Row]:
     def ask(question: Question) -> tuple[float, float]:
-        """Return the median time of the shared views' answers and of ours, asked in turn under the same load."""
+        """Return the median time of PostgreSQL's answers and of SQLite's, asked in turn under the same load."""
         times: dict[Reader, list[float]] = {theirs: [], ours: []}
-        gc.collect()  # once: questions that follow each other keep their caches
+        gc.collect()  # only here, not between the questions: in real use, too, one question follows another
         for number in range(REPEATS):
             for reader in (theirs, ours) if number % 2 else (ours, theirs):
                 start = time.perf_counter()

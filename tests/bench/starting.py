@@ -1,7 +1,7 @@
 """Rows of starting: whole runs of the command line against ``python -c pass``, from the same interpreter.
 
-Byte code is stored in a folder of the benchmark's own, as after the first run of any installation. The environment may
-forbid Python to write it beside the sources; then every run would compile all of Deedbook anew.
+Byte code is stored in a folder of the benchmark's own, as it is after the first run of an installation. Without that,
+an environment that forbids Python to write byte code would make every run compile all of Deedbook.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of searches: nodes per second of six processes against one, and a slow model asked in parallel or in turn.
 
-The time of the six processes is measured by the ledger's clock, from the first request of the search to its end, so
-that starting them does not count. The model is a double on this machine that needs a second for each answer.
+The ledger's clock measures the time of the six processes, from the first request of the search to its end, so that
+their start does not count. The model is a test double on this machine that needs a second for each answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def row(bench: Bench, how: str, settings: Settings) -> Row:
-    """Return the row of one manner of searching."""
+    """Return the row of a search by six processes that use these settings."""
     nodes = len(solve(PROBLEM, None, Game24()).state.nodes)
     found = bench.paired(
         lambda _: searched_s(settings) / nodes,
@@ -62,7 +62,7 @@ def row(bench: Bench, how: str, settings: Settings) -> Row:
 
 
 def model_row(bench: Bench, settings: Settings) -> Row:
-    """Return the row of a model with parallel requests; the model's side counts the requests."""
+    """Return the row of a model with parallel requests, against one request at a time."""
     sys.path.append(str(Path(__file__).parents[1]))  # this folder has the tests' doubles
     model = importlib.import_module("thinking_model").ThinkingModel(slow, depth=4)
     sent: list[int] = []
@@ -92,7 +92,7 @@ def model_row(bench: Bench, settings: Settings) -> Row:
 
 
 def slow(_received: Any, _number: int, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer after the time that the model needs."""
+    """Return the answer after ``model_ms``."""
     time.sleep(model_ms / 1000)
     return answer
 

@@ -86,7 +86,7 @@ def _timed(ask: Callable[[], Any]) -> float:
 
 
 def _by_python(ask: Callable[[], Any], bare: str, path: str, _number: int) -> float:
-    """Return the seconds of some calls plus those of as many bare HTTP answers."""
+    """Return the seconds of calls in this process plus those of as many bare HTTP answers."""
     return _timed(ask) + _by_http(bare, "none", path, 0)
 
 
@@ -113,7 +113,7 @@ class Client:
         return msgspec.json.decode(self._lines.read(int(heads[b"content-length"])))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._lines.close()
         self._socket.close()
 

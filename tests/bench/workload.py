@@ -1,7 +1,7 @@
 """The events that benchmarks append: of mixed sizes, and signed beforehand, so that only the ledger's work is timed.
 
 The mix is stated in the table's notes: of twenty findings eleven hold 120 characters, six 400, two 1,200 and one 4,000.
-A batch is on one stream (*local streams*): the first event starts a session, the others are findings of it. The
+All events of a batch are in one stream: the first event starts a session, the others are its findings. The
 ``eventsourcing`` library saves the same bodies, as JSON values (see ``rivals``).
 """
 

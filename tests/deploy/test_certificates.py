@@ -17,7 +17,7 @@ def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def is_trusted(folder: Path, name: str, *options: str) -> bool:
-    """Whether a server's certificate is the authority's, for these hosts."""
+    """Whether openssl accepts a server's certificate as issued by the authority; ``options`` name the hosts."""
     command = ["openssl", "verify", "-x509_strict", "-CAfile", folder / "ca.pem", *options, folder / f"{name}.pem"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -1,4 +1,4 @@
-"""The image is built from hashes and runs without privileges; compose files give it only what it needs."""
+"""The image installs only hashed packages and runs without privileges; compose files give it only needed rights."""
 
 from __future__ import annotations
 

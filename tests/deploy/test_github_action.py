@@ -1,4 +1,4 @@
-"""The action for GitHub installs by hashes only, and its check answers as the command does."""
+"""The action for GitHub installs only packages with known hashes, and its check answers as the command does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_input_is_a_part_of_a_script() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A clone with a handoff file that nobody signed, whose main pins a root."""
+    """A clone with an unsigned handoff file. Its committed state pins the fingerprint of a ledger's root."""
     folder = tmp_path / "clone/docs/handoffs"
     folder.mkdir(parents=True)
     (folder / "ROOT").write_text("ab" * 32 + "\n")
@@ -65,7 +65,7 @@ def run(step: str, checkout: Path, folder: Path = FOLDER, **variables: str) -> s
 
 
 def check(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the step that checks."""
+    """Run the step that checks handoff files."""
     python = checkout.parent / "deedbook/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -75,7 +75,7 @@ def check(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_installation_runs_no_program_of_the_pull_request(checkout: Path) -> None:
-    """Python's own modules are run, not those that a pull request put under their names: they could pass every file."""
+    """A pull request may have files named like Python's modules. If these were run, they could pass every check."""
     for name in ("venv", "pip", "runpy", "ensurepip", "shutil"):
         (checkout / f"{name}.py").write_text('open("ran", "w")\n')
     action = checkout.parent / "deedbook-sources/deploy/github"

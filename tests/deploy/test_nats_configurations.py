@@ -67,9 +67,9 @@ def configure(home: Path, *arguments: str) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` ports, each the first of three consecutive ports that were free just now.
+    """Return ``count`` ports, each the first of three consecutive ports that are free.
 
-    They are below the range for outgoing connections, because a connection could take one before its server does.
+    They are below the range for outgoing connections: otherwise a connection could take one before the server does.
     """
     firsts: list[int] = []
     with contextlib.ExitStack() as stack:
@@ -95,7 +95,7 @@ def running(*configurations: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 async def make_stream(urls: list[str], **options: Any) -> StreamInfo:
-    """Make a log stream with a copy on every server, as soon as they have found each other and a leader."""
+    """Make a log stream with a copy on every server; retry until the servers are connected and have a leader."""
     async with asyncio.timeout(100):
         while True:
             with contextlib.suppress(nats.errors.Error, OSError):
@@ -159,12 +159,12 @@ def test_three_servers_elect_a_leader_and_copy_a_stream_with_certificates_or_bes
             trusting.wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
             pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
         ):
-            stranger.recv(4096)  # in TLS 1.3, the client's first read returns the server's verdict
+            stranger.recv(4096)  # in TLS 1.3, the client learns only at its first read that the server refused it
 
 
 @contextlib.contextmanager
 def beside_two_nodes(folder: Path, port: int, route: int) -> Iterator[None]:
-    """Run the servers of two nodes, as nodes configure them, in place of the first two of three."""
+    """Run two of the three servers of a cluster as nodes do: embedded, and configured by the node."""
     (cluster,) = re.findall(r'name: "(deedbook-[0-9a-f]+)"', (folder / "r3-c.conf").read_text())
     password = (folder / "routes.secret").read_text()
     routes = tuple(f"127.0.0.1:{route + number}" for number in range(3))

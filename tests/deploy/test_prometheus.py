@@ -66,7 +66,7 @@ def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Return every value by its name and its first label but a bucket's."""
+    """Return every value, except those of buckets, by its name and its first label."""
     return {
         (sample.name, next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
@@ -101,7 +101,7 @@ def test_every_meter_is_shown_under_a_name_of_prometheus_form(metrics_text: str)
 
 def test_every_alert_parses_and_asks_for_what_a_node_shows(metrics_text: str) -> None:
     exported = {family.name for family in text_string_to_metric_families(metrics_text)} | OF_PROMETHEUS
-    # A series with labels appears with its first value, but its name is in the text before that.
+    # A metric with labels has no sample before its first value, but its name is in the text. So add the samples' names.
     exported |= {f"{name}{suffix}" for name in exported for suffix in ("_total", "_bucket", "_count", "_sum")}
     for rule in alerts():
         promql_parser.parse(rule["expr"])
@@ -111,13 +111,13 @@ def test_every_alert_parses_and_asks_for_what_a_node_shows(metrics_text: str) ->
 
 
 def labels_by_name(text: str) -> dict[str, set[str]]:
-    """Return the labels of each exported metric, with those that a scrape adds."""
+    """Return the labels of each exported metric, and those that Prometheus adds when it reads a metric."""
     labels = {"up": set[str]()}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)
     for name, definition in METRIC_DEFINITIONS.items():
-        if definition.label:  # appears with its first value
+        if definition.label:  # has no sample before its first value
             labels[f"deedbook_{name}{'_total' if definition.kind == 'counter' else ''}"] = {definition.label}
     return {name: known | {"job", "instance"} for name, known in labels.items()}
 

@@ -1,4 +1,4 @@
-"""Unit files start their commands with few rights. The command of the node runs here with other paths."""
+"""Unit files start their commands with few rights. The test runs the node's command with other paths."""
 
 from __future__ import annotations
 

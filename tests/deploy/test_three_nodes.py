@@ -37,7 +37,7 @@ def test_what_was_acknowledged_is_in_both_logs_after_a_node_was_killed(tmp_path:
 
 def test_folder_of_a_rehearsal_that_failed_is_kept_and_named(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), "--folder", str(tmp_path)]
-    environment = os.environ | {"DEEDBOOK_SERVER": "no server"}  # so that the ledger is made, but cannot be opened
+    environment = os.environ | {"DEEDBOOK_SERVER": "no server"}  # the script can create a ledger, but not open it
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 1
     (folder,) = tmp_path.iterdir()
@@ -58,7 +58,7 @@ def program() -> Any:
 
 @pytest.fixture(scope="module")
 def made(program: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two serving nodes. Two servers have no majority to lose, so they need no election."""
+    """Two serving nodes. The stream has a single copy, so its servers elect no leader for it."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("nodes")
         for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -138,7 +138,7 @@ def test_nodes_are_listed_and_all_of_them_are_ready(scene: Any) -> None:
     scene.wait_until_ready()
     for name in names:
         deadline = time.monotonic() + wait_max_s
-        while roles_in_list(scene, name) != dict.fromkeys(names, "ready"):  # a node hears later that another is ready
+        while roles_in_list(scene, name) != dict.fromkeys(names, "ready"):  # a node learns it later
             assert time.monotonic() < deadline, roles_in_list(scene, name)
             time.sleep(0.05)
         assert nodes_here(scene, name).startswith(f"{name} is ready")

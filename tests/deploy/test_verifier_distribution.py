@@ -1,4 +1,4 @@
-"""The distribution ``deedbook-verify``: one file, built twice with the same bytes, and installed without Deedbook."""
+"""The distribution ``deedbook-verify``: one module; two builds have the same bytes; it needs no Deedbook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small witness cosigns only logs that have grown, for any request, and also after a kill at any time."""
+"""The small witness cosigns only a log that contains the log it cosigned before, even after a kill at any time."""
 
 from __future__ import annotations
 

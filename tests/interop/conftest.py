@@ -1,4 +1,4 @@
-"""The agent in TypeScript, as fixtures."""
+"""Fixtures that build and call the agent in TypeScript."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def built() -> tuple[str, Path]:
-    """Node, and the folder of the compiled agents."""
+    """The path of the program ``node``, and the folder of the compiled agents."""
     return typescript_agent.built()
 
 
 @pytest.fixture(scope="session")
 def ask(built: tuple[str, Path]) -> Callable[..., Any]:
-    """Give the agent one command."""
+    """A function that gives the agent a command and returns its answer."""
     assert built
     return typescript_agent.ask_agent

@@ -1,4 +1,4 @@
-"""Every verifier of Ed25519 that a ledger meets gives the same verdict: ours, verify.py's, and the agent's in Node.
+"""Every Ed25519 verifier that checks a ledger gives the same verdict: ours, that of verify.py, and the agent's in Node.
 
 Wycheproof's vectors each have a verdict. RFC 8032 leaves a choice on points of small order, non-canonical encodings and
 the cofactor, so libraries differ (Chalkias, Garillot, Nikolaenko 2020, the source of these twelve vectors). The
@@ -24,7 +24,7 @@ SPECCHECK: Final = {
     0: "the key and R are of small order",
     1: "the key is of small order",
     2: "R is of small order",
-    3: "",  # key and R have a component of small order, and both equations hold
+    3: "",  # accepted: key and R have a component of small order, but the equations with and without the cofactor hold
     4: "holds with the cofactor only",
     5: "holds with the cofactor only",
     6: "S is not reduced",

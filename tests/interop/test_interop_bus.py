@@ -1,4 +1,4 @@
-"""An agent in TypeScript works on a real node over NATS, and believes no answer before it has checked it."""
+"""An agent in TypeScript uses a real node over NATS, and checks every answer before it relies on it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BATCH = "session/batch"
 
 
 class Worked(NamedTuple):
-    """The agent's answers, and the ledger that it worked on."""
+    """The agent's answers, and the ledger that it used."""
 
     settings: Settings
     answer: dict[str, Any]
@@ -53,7 +53,7 @@ def deed(*words: object) -> None:
 
 
 def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of an event by the agent."""
+    """Return the fields of the body of an event whose author is the agent."""
     return body_fields(kind, STREAM, data, ledger=ledger, author=AGENT)
 
 
@@ -158,7 +158,7 @@ def test_it_checks_a_receipt_that_was_handed_on_by_the_fingerprint_of_root_alone
         given.append((tmp_path / str(index)).read_text("utf-8"))
     line = given[0].split("\n")[1]
     evidence = json.loads(base64.b64decode(line.removeprefix("extra ")))
-    # The first and the last entry of the chain name the keys that matter.
+    # Without the first or the last entry of the chain, the receipt lacks a key that it needs.
     for chain in (evidence["chain"][1:], evidence["chain"][:-1]):
         shorter = base64.b64encode(json.dumps(evidence | {"chain": chain}).encode()).decode()
         given.append(given[0].replace(line, f"extra {shorter}"))

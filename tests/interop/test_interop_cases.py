@@ -1,4 +1,4 @@
-"""The agent in TypeScript decides the cases of ``proto/cases`` by the tables of ``proto/rules``, as their page says."""
+"""The agent in TypeScript decides the cases of ``proto/cases`` by the tables of ``proto/rules``, as expected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Writes down the events of a case, for an agent that decides them."""
+    """Records the events of a case; an agent in another language decides them later."""
 
     def __init__(self) -> None:
         self.actors = Actors(agents=cast()["agents"])
@@ -36,7 +36,7 @@ class Recorder:
         self.cast = {"roles": roles, "keys": self.keys}
 
     def emit(self, written: Written) -> str:
-        """Write an event down."""
+        """Record an event."""
         key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
         event = {name: getattr(written, name) for name in ("author", "kind", "stream", "data")}
         number = len(self.events) + 1
@@ -54,10 +54,10 @@ class Recorder:
         return len(self.events) + 1
 
     def state(self, stream: str) -> None:
-        """Return nothing: there is no decision yet."""
+        """Return None: nothing has been decided yet."""
 
     def remnant(self, index: int) -> str:
-        """Return a placeholder: there are no bodies."""
+        """Raise an error: a recorded event has no body, so it has no remnant."""
         raise NotImplementedError(index)
 
 
@@ -78,7 +78,7 @@ def test_an_agent_in_another_language_reaches_the_outcome_of_every_case(ask: Cal
 
 
 def rests_on_no_role_or_key(case: Case) -> bool:
-    """Return whether a redaction is decided without roles and keys, which the agent in TypeScript does not replay."""
+    """Return whether a case needs no changes of roles or keys, which the agent in TypeScript does not replay."""
     lines = (*case.given, case.when)
     authors = {line.partition(" ")[0] for line in lines if " entry." in line}
     return authors <= {"root", "hugo", "hana"} and not any(" role." in line or " key." in line for line in lines)

@@ -1,4 +1,4 @@
-"""The agent in TypeScript reads bundles with erased entries, and refuses those that no redaction names."""
+"""The agent in TypeScript reads bundles with erased entries, and refuses an erased entry without a redaction."""
 
 from __future__ import annotations
 

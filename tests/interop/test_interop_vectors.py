@@ -1,4 +1,4 @@
-"""An agent in TypeScript, written from the specification alone, makes and reads the bytes of the published vectors."""
+"""An agent in TypeScript, written from the specification alone, encodes and decodes the published vectors exactly."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROTO: Final = Path(__file__).parents[2] / "proto"
 PUBLISHED: Final = sorted([*PROTO.glob("schemas/*.json"), PROTO / "openapi.json", PROTO / "asyncapi.json"])
-# The patterns are compiled as by validators of JSON Schema: with the Unicode flag, which refuses unknown escapes.
+# Patterns are compiled as validators of JSON Schema do it: with the Unicode flag, which refuses unknown escapes.
 PROGRAM: Final = """
 const {patterns, texts} = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const answers = patterns.map(pattern => {

@@ -1,6 +1,6 @@
-"""The Merkle tree of RFC 6962 §2.1 exactly as its text defines it, recursion and all.
+"""The Merkle tree of RFC 6962 §2.1, with the recursive definitions of its text.
 
-It is slow, and of another shape than the code under test.
+It is slow, and written differently from the tested code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def reference_root(start: int, end: int) -> bytes:
 
 
 def reference_split(size: int) -> int:
-    """Find the k of RFC 6962 §2.1: k < n ≤ 2k, a power of two."""
+    """Return the k of RFC 6962 §2.1: the power of two with k < n ≤ 2k."""
     k = 1
     while 2 * k < size:
         k *= 2
@@ -53,17 +53,17 @@ def reference_subproof(old: int, start: int, end: int, *, complete: bool) -> lis
 
 @cache
 def uniform_root(level: int) -> bytes:
-    """Root of 2**level equal leaves: with it, a test can use a tree that is too large to build."""
+    """Return the root of 2**level equal leaves, so that a test can use a tree that is too large to build."""
     return LEAVES[0] if level == 0 else node_hash(uniform_root(level - 1), uniform_root(level - 1))
 
 
 def uniform_subtree(level: int, n: int) -> bytes:
-    """Read from the tree of equal leaves."""
+    """Return the root of a subtree of the tree of equal leaves."""
     assert n >= 0
     return uniform_root(level)
 
 
 def uniform_tree_root(size: int) -> bytes:
-    """Root of ``size`` equal leaves."""
+    """Return the root of ``size`` equal leaves."""
     levels = [level for level in reversed(range(size.bit_length())) if size >> level & 1]
     return Frontier(size, tuple(uniform_root(level) for level in levels)).root()

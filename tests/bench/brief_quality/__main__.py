@@ -1,4 +1,4 @@
-"""``python -m tests.bench.brief_quality [--json]``: the table of brief quality, and nothing else of ``make bench``."""
+"""``python -m tests.bench.brief_quality [--json]``: the part of ``make bench`` that is about the quality of briefs."""
 
 from __future__ import annotations
 

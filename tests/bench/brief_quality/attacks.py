@@ -1,7 +1,8 @@
 """Texts that must not pass as briefs, and changes of single facts that must be detected.
 
-Gaming: a text has the words of a graph but none of its reasoning. Corruption: one fact of an honest brief is changed.
-In a brief of verbatim facts ``check_certificate`` must detect the change, in free text the vetoes (``briefs.vetoes``).
+A *gamed* text has the words of a graph but none of its reasoning. A *corrupted* text is an honest brief with one fact
+changed. ``check_certificate`` must detect the change in a brief of verbatim facts, the vetoes (``briefs.vetoes``) in
+free text.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def place_lines(memory: ReasoningMemory) -> list[str]:
 
 
 def rarest(memory: ReasoningMemory, text: str) -> str:
-    """Return the rarest words of a text in order."""
+    """Return the rarest words of a text, in the order of the text."""
     index = index_graph(memory)
     tokens = words(text)
     ranked = sorted(range(len(tokens)), key=lambda place: -index.weight_of(content_of([tokens[place]])[0]))
@@ -80,7 +81,7 @@ def free_text(memory: ReasoningMemory) -> list[str]:
 
 
 def changed_line(sort: str, line: str, chance: random.Random) -> str | None:
-    """Return a line with one change of a type; None if the line has nothing to change."""
+    """Return a line with one change of the type ``sort``; None if the line has nothing that it can change."""
     match sort:
         case "path":
             return _sub(_LINE, line, lambda match: str(int(match[0]) + 1_000), chance)
@@ -109,7 +110,7 @@ def _shorter(line: str, chance: random.Random) -> str:
 
 
 def corrupted_briefs(brief: Brief, chance: random.Random) -> Iterator[tuple[str, Brief]]:
-    """Yield the brief with one fact changed in one way, for every fact and way that applies."""
+    """Yield the type of a change and the brief with one fact changed so, for every fact and type that applies."""
     for place, fact in enumerate(brief.facts):
         for sort, changed in _corrupted_facts(fact, chance):
             if changed != fact:
@@ -142,7 +143,7 @@ def _sub(pattern, text, change, chance):
 
 
 def _near(number: str, chance: random.Random) -> str:
-    """Return another number nearby, which often occurs elsewhere in the graph, too."""
+    """Return a different number nearby. It often occurs elsewhere in the graph, which makes the change hard to see."""
     value = float(number) + chance.choice((-3, -2, -1, 1, 2, 3, 10))
     return f"{abs(value) + (value == 0):g}"
 

@@ -1,7 +1,6 @@
 """The baselines for briefs: LexRank, the first N tokens, random sentences, and ROUGE-1 as a metric.
 
-All of them read the same lines: each step as a listing shows it, with its type and its evidence in brackets, then the
-limitations.
+All baselines read the same lines: first each step with its type and its evidence in brackets, then the limitations.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ROUNDS: Final = 50
 
 
 def lines_of(memory: ReasoningMemory) -> list[str]:
-    """Return the lines that a summarizer is given."""
+    """Return the lines that every baseline chooses from."""
     steps = [
         f"[{step.type}] {step.content}" + "".join(f" [{evidence_location(one)}]" for one in step.evidence)
         for step in memory.steps
@@ -40,7 +39,7 @@ def first_n(memory: ReasoningMemory, budget: int) -> str:
 
 
 def first_n_bare(memory: ReasoningMemory, budget: int) -> str:
-    """Return the first lines that fit without any header: the whole budget is for text."""
+    """Return the first lines that fit, without the types of steps, so that the whole budget is for text."""
     lines = [line.removeprefix(f"[{line[1:].partition(']')[0]}] ") for line in lines_of(memory)]
     return _fitting(lines, range(len(lines)), budget, stop=True)
 
@@ -53,7 +52,7 @@ def lexrank(memory: ReasoningMemory, budget: int) -> str:
 
 
 def random_lines(memory: ReasoningMemory, budget: int) -> str:
-    """Return lines drawn blindly, seeded by the graph's id."""
+    """Return random lines; the graph's id is the seed."""
     lines = lines_of(memory)
     return _fitting(lines, random.Random(memory.reasoning_id).sample(range(len(lines)), len(lines)), budget)
 
@@ -80,13 +79,13 @@ def centrality(bags: Sequence[Counter[str]]) -> list[float]:
 
 
 def rouge_1(texts: Sequence[str], text: str) -> float:
-    """Return the share of the words of some texts that another text has, too; a repeated word counts each time."""
+    """Return the share of the words of ``texts`` that also occur in ``text``; a repeated word counts each time."""
     wanted = Counter(word for one in texts for word in words(one))
     return (wanted & Counter(words(text))).total() / max(1, wanted.total())
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the correlation of the ranks of two series, equal values sharing a rank."""
+    """Return the correlation of the ranks of two series; equal values have the same rank."""
     return _correlation(_ranks(one), _ranks(other))
 
 

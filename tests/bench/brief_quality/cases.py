@@ -2,7 +2,7 @@
 
 ``DEEDBOOK_CASES`` names a folder of cases (default ``../shared/cases``); its ``reasoning/*.jsonl`` hold one row a line:
 ``{id, task, steps, dependencies, conclusion, critical_steps?, distractor_steps?}``. Without such a folder the same rows
-are generated (``generated``), so that the table can be printed anywhere; its first line says which it was.
+are generated (``generated``), so that the table can be printed anywhere. Its first line says which cases were used.
 
 Rows are joined to graphs of 600 to 3,000 tokens. Public rows lack evidence, assumptions and limitations; these are made
 of the row's own words, seeded by its id. There are three types of graphs: *with distractors*, two rows with all their
@@ -95,13 +95,13 @@ def without_distractors(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_band(cases: list[Case]) -> list[Case]:
-    """Return the cases whose whole graph, as JSON, has the size that the targets are about."""
+    """Return the cases whose whole graph, as JSON, has a size within ``BAND_TOKENS``: the targets are for these."""
     least, most = BAND_TOKENS
     return [case for case in cases if least <= case.tokens <= most]
 
 
 def case_of(rows: list[dict[str, Any]]) -> Case:
-    """Return the rows joined to one graph: the last row's conclusion also depends on those of the others."""
+    """Return the rows joined to one graph: the last row's conclusion also depends on the other rows' conclusions."""
     steps: list[dict[str, Any]] = []
     dependencies: dict[str, list[int]] = {}
     gold: set[int] = set()

@@ -1,7 +1,7 @@
 """The figures of the table of brief quality, each a function of the graphs.
 
-Each row requests a budget, which the brief fills. Only the rows on STANDARD transfers request none: these stop early by
-themselves. Everything is deterministic: random choices are seeded by the graph's id.
+Each row requests a budget, which the brief fills. Only the rows on STANDARD transfers request none: there the
+compressor stops as soon as the brief is good enough. Everything is deterministic: the graph's id seeds random choices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FREE_TEXT_SORTS: Final = ("path", "number", "negation")
 
 
 class Side(NamedTuple):
-    """One way to brief: its mean fidelity, three of its probes, and the share of critical units kept verbatim."""
+    """The mean figures of one way to make briefs: fidelity, three probes, the share of critical units kept verbatim."""
 
     fidelity: float
     probes: float
@@ -66,10 +66,10 @@ class Side(NamedTuple):
 
 
 def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferLevel) -> dict[str, Side]:
-    """Return the figures of our brief and of the baselines at a budget, ours first; shorthand counts as written out.
+    """Return the figures of our briefs, then of the baselines, at a budget. Our shorthand is expanded before measuring.
 
     Raises:
-        ValueError: When a prompt of ours is over its budget.
+        ValueError: When one of our prompts exceeds the budget.
     """
     made = [to_context_prompt(compress(memory, level, budget)) for memory in memories]
     if any(prompt.tokens > budget for prompt in made):
@@ -94,7 +94,7 @@ def at_budget(memories: Sequence[ReasoningMemory], budget: int, level: TransferL
 
 
 def strict_share(memory: ReasoningMemory, text: str) -> float:
-    """Return the share of critical units that occur word for word in a text; the metric also credits similar words."""
+    """Return the share of critical units that occur word for word in a text; fidelity also credits similar words."""
     run = spelled(words(text))
     return mean(spelled(words(unit)) in run for unit in key_texts(memory))
 
@@ -110,7 +110,7 @@ class Transfers(NamedTuple):
 
 
 def transfers(cases: Sequence[Case]) -> Transfers:
-    """Return the figures of so many transfers, drawn from all graphs of the band."""
+    """Return the figures of at most ``TRANSFERS`` transfers, of graphs drawn from the cases."""
     drawn = random.Random(1).sample(list(cases), min(TRANSFERS, len(cases)))
     briefs = [compress(case.memory) for case in drawn]
     shares = [
@@ -132,14 +132,14 @@ def minimal_share(memories: Sequence[ReasoningMemory], budget: int) -> float:
 
 
 class Agreement(NamedTuple):
-    """How a metric agrees with the recall of gold steps: rank correlation and mean absolute error."""
+    """How well a metric agrees with the recall of gold steps: rank correlation and mean absolute error."""
 
     spearman: float
     error: float
 
 
 def agreement(cases: Sequence[Case]) -> dict[str, Agreement]:
-    """Return the agreement of our metric and of ROUGE-1 over briefs of all makers and sizes."""
+    """Return how well our metric and ROUGE-1 agree with gold recall, over briefs of all methods and sizes."""
     gold: list[float] = []
     values: dict[str, list[float]] = defaultdict(list)
     for case in cases:
@@ -166,7 +166,7 @@ def _agreement(values: Sequence[float], gold: Sequence[float]) -> Agreement:
 
 
 def gaming(groups: Iterable[Sequence[ReasoningMemory]]) -> dict[str, float]:
-    """Return the mean fidelity that each attack reaches, the highest of the groups."""
+    """Return the mean fidelity that each attack reaches in a group of graphs, for the group where it is highest."""
     highest: dict[str, float] = {}
     for memories in groups:
         values: dict[str, list[float]] = defaultdict(list)
@@ -188,7 +188,7 @@ class Found(NamedTuple):
 
 
 def certificate(memories: Sequence[ReasoningMemory]) -> Found:
-    """Return how often the certificate detects a single changed fact in briefs as they arrive, as JSON."""
+    """Return how often the certificate detects a single changed fact in briefs as a receiver gets them, as JSON."""
     counts: Counter[str] = Counter()
     for memory in memories:
         brief = msgspec.json.decode(msgspec.json.encode(compress(memory, STANDARD, 400)), type=Brief)
@@ -221,7 +221,7 @@ def in_free_text(memories: Sequence[ReasoningMemory]) -> dict[str, Found]:
 
 
 def delta_versions(memory: ReasoningMemory, count: int) -> list[ReasoningMemory]:
-    """Return so many versions of a graph, each with one more step than the one before."""
+    """Return ``count`` versions of a graph, each with one more step than the version before."""
     versions = []
     for size in range(len(memory.steps) - count + 1, len(memory.steps) + 1):
         steps = memory.steps[:size]

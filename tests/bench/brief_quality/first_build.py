@@ -1,7 +1,7 @@
 """The brief of the first compressor, as a baseline: another selection, one layout, no shorthand.
 
-Only the content of its prompt is built again, for a given budget: facts and remarks by ``first_selection``, then
-evidence, checks, tags and other steps from what is left, under the sections' full names, FIDELITY among them.
+This module builds only the content of that compressor's prompt, for a given budget. ``first_selection`` chooses facts
+and remarks. Evidence, checks, tags and other steps use the rest of the budget. All sections have their full names.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DROPPED_FIRST: Final = (TAGS, EVIDENCE, REASONING_BRIEF, TOP_ASSUMPTIONS, FIDELI
 
 
 def first_build(memory: ReasoningMemory, budget: int, level: TransferLevel) -> str:
-    """Return the prompt that the first compressor made of a graph that did not fit whole."""
+    """Return the first compressor's prompt for a graph that is larger than the budget."""
     index = index_graph(memory)
     empty = empty_brief(index, level.value, budget)
     brief = _spend_rest(*_chosen(empty, index), index)

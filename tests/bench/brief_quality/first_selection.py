@@ -21,7 +21,7 @@ WHOLE_INFERENCE_WEIGHT: Final = 0.2
 
 
 class Extent(IntEnum):
-    """How much of a line may be kept; of equally good ones, the first is chosen."""
+    """The parts of a line that can be kept. If two choices are equally good, the lower value is taken."""
 
     FACT = 0
     FACT_WITH_EVIDENCE = 1
@@ -34,7 +34,7 @@ class Candidate:
     def __init__(
         self, line: str, facts: Iterable[str], *, step: int | None = None, remark: int | None = None, evidence: str = ""
     ) -> None:
-        """Take a line, its key facts, the position of its step or remark, and the gain of its evidence."""
+        """Compute the cost and the anchors of each extent of a line. ``evidence`` is the text of its evidence."""
         self.facts = frozenset(facts)
         self.step = step
         self.remark = remark
@@ -49,7 +49,7 @@ class Candidate:
 
 
 class Tally:
-    """The fidelity that the lines chosen so far will reach: their facts are kept verbatim, so it is a sum."""
+    """The fidelity of the lines chosen so far. Facts are kept verbatim, so fidelity is a sum over the lines."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -73,7 +73,7 @@ class Tally:
                 self._inferences_of[run].append(number)
 
     def gain(self, facts: Iterable[str], found: frozenset[str]) -> float:
-        """Return how much weighted fidelity a line would add, and wholeness of inferences."""
+        """Return how much a line would add: weighted fidelity, and completeness of inferences."""
         new = [fact for fact in facts if fact in self._weights and fact not in self._kept_facts]
         recall = sum(self._weights[fact] for fact in new) / self._weight if self._weight else 0.0
         gained = WEIGHTS["R"] * recall
@@ -86,7 +86,7 @@ class Tally:
         return gained
 
     def keep(self, facts: Iterable[str], found: frozenset[str]) -> set[str]:
-        """Count a line as kept, and return the key facts that are worth more now."""
+        """Count a line as kept, and return the key facts that have become worth more."""
         touched: set[str] = set()
         for fact in facts:
             if fact in self._weights and fact not in self._kept_facts:
@@ -115,7 +115,7 @@ class Tally:
         return sum(other in present for fact in facts for other in self._neighbours.get(fact, ()))
 
     def _new_wholeness(self, facts: list[str]) -> float:
-        """Return how much nearer inferences come to being complete; squared, so that the last premise counts most."""
+        """Return how much the facts add to the squared completeness of inferences: the last premise adds the most."""
         more = Counter(number for fact in facts for number in self._inferences_of.get(fact, ()))
         wholeness = 0.0
         for number, added in more.items():
@@ -137,7 +137,7 @@ class Choice(NamedTuple):
         return sum(line.tokens[with_evidence if line.step in self.evidence else alone] for line in self.lines)
 
     def add(self, candidate: Candidate, extent: Extent) -> None:
-        """Take a line, its evidence, or both."""
+        """Add a line, its evidence, or both."""
         if extent is not Extent.EVIDENCE:
             self.lines.append(candidate)
         if extent is not Extent.FACT and candidate.step is not None:
@@ -162,7 +162,7 @@ def choose(candidates: list[Candidate], tally: Tally, room: float, enough: float
         if is_done or candidate.tokens[extent] > room:
             continue
         fresh = _entry(candidates, position, extent, tally)
-        if fresh[0] > density:  # worth less than when it was queued: another line brought an anchor
+        if fresh[0] > density:  # its value has fallen since it was queued, because a chosen line has one of its anchors
             heapq.heappush(queue, fresh)
             continue
         if fresh[0] == 0:

@@ -1,7 +1,7 @@
 """Rows in the shape of public proof trees and arithmetic solutions, used when there is no folder of cases.
 
-Each row is seeded by its number. A tree has 25 observations of which a few carry the conclusion; the others are about
-the same things, so that a summary by similarity alone goes wrong. A sum has one step for each calculation.
+Each row is seeded by its number. A proof tree has 25 observations. A few of them support the conclusion; the others are
+about the same things and mislead a summary by similarity alone. An arithmetic solution has one step per calculation.
 """
 
 from __future__ import annotations

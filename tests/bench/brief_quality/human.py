@@ -3,10 +3,10 @@
     python -m tests.bench.brief_quality.human            writes SHEET, or reads it back once it has every answer
     python -m tests.bench.brief_quality.human --sheet F  the same with another file
 
-The sheet holds no figure: pairs of all qualities (ours, truncated, drawn blindly, at four sizes) in an order drawn from
-a fixed seed, each with an empty ``answer`` from 0 (the text keeps nothing of the reasoning) to 10 (it keeps everything
-that matters). Reading it back prints how the answers agree with the metric. For that, the pairs are built again from
-the same cases. So a sheet belongs to its cases, and a sheet of other cases is refused.
+The sheet shows no measured figure. It has pairs of all qualities (our briefs, truncated texts and random lines, at four
+sizes), in an order drawn from a fixed seed. The person fills in the ``answer`` of each pair, from 0 (the text keeps
+nothing of the reasoning) to 10 (it keeps everything that matters). Then the program reads the sheet and prints how well
+the answers agree with the metric. For that it builds the pairs again, so it refuses a sheet made of other cases.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def full_text(memory: ReasoningMemory) -> str:
 
 
 def read_sheet(path: Path, made: Sequence[Pair]) -> list[float | None]:
-    """Return the answers of a sheet in its pairs' order, None for an empty one.
+    """Return the answers of a sheet in the order of its pairs; None for a pair without an answer.
 
     Raises:
-        ValueError: When the sheet is not of these pairs, or an answer is no number from 0 to 10.
+        ValueError: When the sheet has other pairs, or an answer is not a number from 0 to 10.
     """
     with path.open(encoding="utf-8", newline="") as file:
         read = {row[FIELDS[0]]: row for row in csv.DictReader(file)}

@@ -1,7 +1,8 @@
 """Graphs as an agent writes them: 7 to 12 facts with evidence, an assumption, an alternative, a limitation.
 
-English and Chinese, drawn from tables of phrases, each seeded by its number. In the rows on MINIMAL prompts they
-represent a security audit: their words are longer and their evidence is denser than in public proof trees.
+They are in English and Chinese, and put together from tables of phrases; the number of a graph is its seed. The rows on
+MINIMAL prompts use them as examples of security audits: their words are longer, and their evidence is denser, than in
+public proof trees.
 """
 
 from __future__ import annotations

@@ -3,20 +3,21 @@
     python -m tests.bench.brief_quality.reader write  [--exams DIR] [--key DIR] [--graphs N] [--seed N]
     python -m tests.bench.brief_quality.reader grade  [--exams DIR] [--key DIR]
 
-``write`` makes one file a condition, ``CONDITION.md``: the same questions about the same graphs every time. The text
-beside them is the whole reasoning (``full``), a brief of 400, 200 or 120 tokens, the first steps that fit into 400
-tokens (``first-N``), or none. The right answers are in another folder (``--key``), which no reader may see. A reader is
-a language model or a person. They read one file and no other, and write ``answers/READER/CONDITION.json`` below the
-exams: one object, the number of each question to its letter, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such
-files and prints the share of right answers, by condition and kind; a missing answer is wrong.
+``write`` writes one file for each condition, ``CONDITION.md``. All files have the same questions about the same graphs;
+the condition decides which text stands beside the questions: the whole reasoning (``full``), a brief of 400, 200 or 120
+tokens, the first steps that fit into 400 tokens (``first-N``), or none. The right answers are in another folder
+(``--key``), which no reader may see. A reader is a language model or a person. They read one file and no other, and
+write ``answers/READER/CONDITION.json`` below the exams: an object that maps the number of each question to the letter
+of an answer, ``{"1.1": "B", "1.2": "D"}``. ``grade`` reads all such files and prints the share of right answers, by
+condition and kind; a missing answer is wrong.
 
-Five kinds, of four answers each: the source location cited for a statement (*evidence*), something that nobody looked
-at (*limitations*), an assumption (*assumptions*), a premise of a step (*premises*: the wrong answers are statements of
-the other graphs), and the exact wording of a sentence (*details*: four likely sentences). Except for premises, every
-wrong answer has the form of the right one and words of the same graph. A sixth kind counts in none of the other shares:
-a premise of a step among the most similar statements of the *same* graph (*links*). There, readers who lack the right
-statement are misled by the statements that they have. Everything is drawn by the seed: the same cases give the same
-files.
+There are five kinds of questions, with four answers each: the source location cited for a statement (*evidence*),
+something that nobody looked at (*limitations*), an assumption (*assumptions*), a premise of a step (*premises*: the
+wrong answers are statements of the other graphs), and the exact wording of a sentence (*details*: four likely
+sentences). Except for premises, every wrong answer has the form of the right one and words of the same graph. A sixth
+kind (*links*) has a column of its own: readers find a premise of a step among the most similar statements of the *same*
+graph. There, the statements in a brief mislead readers if the brief lacks the right one. All random choices come from
+the seed: the same cases give the same files.
 
 No question of a file gives away the answer of another: only its own question quotes an assumption, no other question
 quotes a sentence whose wording is asked for, and no two graphs share a row of the cases.
@@ -76,7 +77,7 @@ to its letter: {{"1.1": "B", "1.2": "D"}}
 
 
 class Question(NamedTuple):
-    """A question, its answers in the order they are offered, and which of them is right."""
+    """A question, its answers in the order in which readers see them, and the right one."""
 
     kind: str
     text: str
@@ -85,7 +86,7 @@ class Question(NamedTuple):
 
 
 def conditions() -> dict[str, Callable[[ReasoningMemory], str]]:
-    """Return a function for each condition, which returns the text that a reader gets of a graph."""
+    """Return for each condition the function that makes a graph's text for readers."""
     minimal, standard, _ = TransferLevel
     return {
         "full": full_text,
@@ -130,7 +131,7 @@ def _drawn(kind: str, questions: Iterable[Question], chance: random.Random) -> l
 
 
 def _quotable(memory: ReasoningMemory) -> dict[int, str]:
-    """Return the statements that a question may quote: no open assumption, because that is the answer of a question."""
+    """Return the statements that a question may quote: no open assumption, because another question asks for it."""
     return {step.step_number: step.content for step in memory.steps if not is_open_assumption(step)}
 
 
@@ -240,7 +241,7 @@ def _changed(text: str, word: str, other: str) -> str:
 
 
 def graphs(count: int, seed: int) -> list[ReasoningMemory]:
-    """Return so many graphs, drawn from those with unused steps and from those without."""
+    """Return ``count`` graphs, drawn from those with unused steps and from those without."""
     cases = load_cases()
     chance = random.Random(seed)
     drawn: list[ReasoningMemory] = []
@@ -291,7 +292,7 @@ def grade(exams: Path, key: Path) -> list[list[str]]:
     """Return the rows of the table: reader, condition, and the share of right answers to ``KINDS`` and to each kind.
 
     Raises:
-        ValueError: When an answer belongs to no question of the key, or is no letter.
+        ValueError: When an answer belongs to no question of the key, or is not a letter.
     """
     right = json.loads((key / "key.json").read_text("utf-8"))
     kinds = [kind for kind in (*KINDS, LINKS) if any(one["kind"] == kind for one in right.values())]

@@ -1,6 +1,6 @@
-"""The rows of brief quality: the quantity, the baseline in the same run, our figure, and the figure to reach.
+"""The rows of brief quality: the quantity, the baseline in the same run, our figure, and the target.
 
-The figures to reach are those of the issue on reasoning memory, set on other graphs of the same kinds.
+The targets come from the proposal of reasoning memory. They were set on other graphs of the same kinds.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _memories(cases: Sequence[Case]) -> list[ReasoningMemory]:
 
 
 def _budgets(cases: Cases) -> Iterator[Row]:
-    """Yield the share that briefs keep at a budget; without a figure in the issue, there is none to reach."""
+    """Yield the share that briefs keep at a budget; a row has a target only if the proposal gives one."""
     groups = {"distractors": cases.distracted, "nothing to drop": cases.dense, "chains": cases.chains}
     reach = {
         ("distractors", 400): (0.95, 0.93, 0.95),

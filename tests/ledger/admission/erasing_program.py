@@ -1,7 +1,8 @@
 """A program that erases the bodies of entries: ``FOLDER SUBMISSION OTHER``, files with signed redactions.
 
-It prints ``admitted`` when the first redaction is in the log, and ``erased`` when the log's file holds no erased body.
-While the file is rewritten, it appends entries (``added`` each), and submits the other redaction (``admitted other``).
+It prints ``admitted`` when the first redaction is in the log, and ``erased`` when the log's file has no erased body any
+more. While the file is rewritten, it appends entries and prints ``added`` for each, and submits the other redaction and
+prints ``admitted other``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def found(text: str, stream: str = "s1", **fields: object) -> Draft:
 
 
 def refused(ledger: Ledger, submission: Submission) -> Refused:
-    """Return the refusal of a submission that leaves no trace."""
+    """Return the refusal of a submission, which must leave the log unchanged."""
     return ledger.refusal_of(lambda: ledger.submit(submission))
 
 

@@ -1,4 +1,4 @@
-"""Each case of ``proto/cases``, decided by a real gate on a log on disk: a refusal leaves no trace."""
+"""A real gate decides each case of ``proto/cases`` on a log on disk; a refusal leaves the log unchanged."""
 
 from __future__ import annotations
 

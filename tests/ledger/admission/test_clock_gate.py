@@ -1,4 +1,4 @@
-"""The gate refuses a clock that jumped until root sets the ledger's clock; then it accepts events again."""
+"""After its clock has jumped, the gate refuses events until root sets the ledger's clock."""
 
 from __future__ import annotations
 

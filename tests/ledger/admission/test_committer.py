@@ -1,4 +1,4 @@
-"""Many callers, one writer: each caller gets the answer to its own submission, and one refusal affects no other."""
+"""Many callers, one writer: each caller gets the answer to its own submission; a refusal affects no other caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def started(ledger: Ledger, name: str, **fields: object) -> Submission:
-    """Return the start of a session of alice's."""
+    """Return the signed start of a session of alice."""
     return ledger.sign("alice", Draft(stream=f"session/{name}", data=SessionStarted(), **fields))  # type: ignore[arg-type]
 
 

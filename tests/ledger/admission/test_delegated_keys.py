@@ -23,7 +23,7 @@ SESSION_KEY = key_named("alice's session")
 
 
 def refusal(ledger: Ledger, author: str, stream: str, data: EventData, **fields: object) -> str:
-    """Return the code with which an event signed with the session key is refused."""
+    """Sign an event with the session key; return the code of its refusal."""
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, key=SESSION_KEY, **fields)).code
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def refused(ledger: Ledger, action: Any, *arguments: Any, **fields: Any) -> Refused:
-    """Return the refusal of an action that leaves no trace."""
+    """Return the refusal of an action, which must leave the log unchanged."""
     return ledger.refusal_of(lambda: action(*arguments, **fields))
 
 

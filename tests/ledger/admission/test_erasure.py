@@ -1,4 +1,4 @@
-"""Erasing bodies: the permitted authors, the parts that stay, the content of every copy, and no file with the body."""
+"""Erasing bodies: who may do it, and what stays in the log, in its copies, and in files: nowhere the body."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def entries_of(log: Log) -> list[bytes]:
 
 
 def records_of(log: Log) -> dict[bytes, bytes]:
-    """Return the state of a log without the records that no entry explains."""
+    """Return the state of a log without the records that no replay rebuilds."""
     with log.tables.reading() as txn:
         return {key: value for key, value in log.tables.items(txn, log.tables.state, b"") if key[:1] not in b"wpqm"}
 
 
 def replayed(entries: list[bytes]) -> PartialReplay:
-    """Return the replay of a whole log, as a reader does it."""
+    """Replay a whole log as a reader does, and return the replay."""
     part = PartialReplay()
     batch_path: list[bytes] = []
     for index, data in enumerate(entries):
@@ -72,7 +72,7 @@ def replayed(entries: list[bytes]) -> PartialReplay:
 
 
 def log_secret(ledger: Ledger) -> int:
-    """Log a finding with a secret among others, and return its index."""
+    """Log a finding with a secret among other findings, and return its index."""
     ledger.emit("alice", "session/s", SessionStarted())
     ledger.emit("alice", "session/s", FindingLogged(finding="before"))
     secret = ledger.emit("alice", "session/s", FindingLogged(finding=f"the password is {SECRET}"))
@@ -236,7 +236,7 @@ def test_what_is_left_of_each_kind_is_read_again(kind: str) -> None:
 
 
 def test_rest_of_the_worst_body_that_is_admitted_fits_into_an_entry(ledger: Ledger) -> None:
-    """A mark that is longer than the texts would make the remnant too large, so a short mark takes its place."""
+    """With the usual mark, which is longer than each text, the remnant would be too large. So a short mark is used."""
     data = {"title": "title", "to": "bob", "reviewer": "rita", "notes": {"found": ["a"]}}
     draft = Draft(stream="handoff/worst", kind="handoff.created", data=data)
     body = body_of(draft, ledger=ledger.id, author="alice", at=ledger.clock.text(), salt="A" * 22)
@@ -319,7 +319,7 @@ def test_records_with_erased_texts_are_not_called_edited_before_the_log_is_rewri
 
 
 def log_secrets(ledger: Ledger, count: int) -> list[int]:
-    """Log so many findings with secrets, and return their indexes."""
+    """Log ``count`` findings with secrets, and return their indexes."""
     ledger.emit("alice", "session/s", SessionStarted())
     return [
         ledger.emit("alice", "session/s", FindingLogged(finding=f"{SECRET} {number}")).index for number in range(count)
@@ -327,7 +327,7 @@ def log_secrets(ledger: Ledger, count: int) -> list[int]:
 
 
 def begin_redaction(ledger: Ledger, index: int) -> None:
-    """Erase the body of an entry, but not in the file of the log."""
+    """Redact an entry, but leave its body in the file of the log."""
     ledger.emit(ROOT, "ledger", ledger.redaction(index))
 
 
@@ -343,7 +343,7 @@ def test_writers_go_on_while_the_log_is_copied_and_nothing_of_theirs_is_lost(
         if len(added) < 40:  # otherwise the copying never ends
             data = FindingLogged(finding=f"meanwhile {len(added)}")
             added.append(ledger.emit("alice", "session/s", data).index)
-            if indexes and len(added) > 8:  # a redaction begins the copying again
+            if indexes and len(added) > 8:  # a redaction restarts the copying
                 begin_redaction(ledger, indexes.pop())
 
     assert finish_erasures(ledger.log, write)

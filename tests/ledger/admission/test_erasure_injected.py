@@ -1,4 +1,4 @@
-"""A redaction is killed, or fails at a write or sync, at each call: afterwards it is whole or absent, never half.
+"""A redaction is killed, or a write or sync fails, at each system call: afterwards it is complete or absent.
 
 ``make faults`` tries every call with every fault, and prints a table.
 """
@@ -64,7 +64,7 @@ class Stage:
         return Counter(self.place.calls(self.command))
 
     def check(self, ran: Ran) -> None:
-        """Check the log after a run: each redaction with its erasure, or neither; all answers; and further appends."""
+        """Check the log after a run: a redaction is there with its erasure, or neither; the log accepts new entries."""
         said = ran.out.split("\n")
         with Ledger(self.place.folder) as ledger:
             check_log(ledger.log)
@@ -81,13 +81,13 @@ class Stage:
             assert self.secrets() == [OTHER, SECRET][: 2 - redactions][::-1], "neither whole nor absent"
 
     def secrets(self) -> list[str]:
-        """Return the secrets that files of the ledger hold."""
+        """Return the secrets that are still in files of the ledger."""
         return [secret for secret in (SECRET, OTHER) if files_with(self.place.folder, secret)]
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """The log that each run finds."""
+    """The log at the beginning of each run."""
     need_strace()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -95,7 +95,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 
 def chosen(calls: Counter[str]) -> Iterator[Fault]:
-    """Yield the faults of this run."""
+    """Yield the faults to inject: all of them in the long run, otherwise a few."""
     if is_long_run:
         for call, count in sorted(calls.items()):
             yield from itertools.starmap(Fault, itertools.product([call], range(1, count + 1), FAULTS))

@@ -1,4 +1,4 @@
-"""The follower accepts the entries of a gate, byte for byte, and nothing else, whoever sends them."""
+"""The follower accepts exactly the bytes of entries that a gate made, and nothing else, from any sender."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ UNMAPPED = RecordImported(original=REF, source="notes.txt", format="unknown", re
 
 
 def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "handoff/h") -> str:
-    """Return the code of the refusal of an event that leaves no trace."""
+    """Return the code with which an event is refused; the log must stay unchanged."""
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data)).code
 
 
@@ -39,7 +39,7 @@ def refusal(ledger: Ledger, author: str, data: EventData, *, stream: str = "hand
         ({"mapped_kind": "handoff.approved"}, "INVALID_FIELD"),
         ({"mapped_kind": "session.ended"}, "INVALID_FIELD"),
         ({"mapped_kind": "session.started"}, "UNKNOWN_FIELD"),
-        ({"mapped_kind": None}, "INVALID_FIELD"),  # a record that maps to no kind belongs on record/…, and is empty
+        ({"mapped_kind": None}, "INVALID_FIELD"),  # a record that maps to no kind must be empty, and in record/…
         ({"mapped": {"title": "t", "mood": "good"}}, "UNKNOWN_FIELD"),
         ({"mapped": {"title": "t", "status": "verified"}}, "UNKNOWN_FIELD"),
         ({"mapped": {}}, "INVALID_FIELD"),

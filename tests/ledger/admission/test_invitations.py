@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def refusal(ledger: Ledger, author: str, data: EventData, stream: str = "agent/dora", **fields: Any) -> Refused:
-    """Return the refusal of an event, after checking that it left nothing behind."""
-    ledger.clock.advance(1)  # otherwise the same bytes again would get their first answer
+    """Return the refusal of an event, which must leave the log unchanged."""
+    ledger.clock.advance(1)  # otherwise an event with the same bytes would be a repeat, and get the first answer
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, **fields))
 
 
 def not_admitted(ledger: Ledger, invitation: Invitation, **changes: Any) -> tuple[str, Any]:
-    """Return code and reason of the refusal of an invited agent's registration."""
+    """Return the code and the reason with which the registration of an invited agent is refused."""
     refused = refusal(ledger, "dora", registration(invitation, **changes), key=key_named("dora"))
     return refused.code, refused.details.get("how")
 

@@ -1,4 +1,4 @@
-"""Keys are replaced or reported compromised, agents are removed: the permitted authors, and the effects afterwards."""
+"""Replacing keys, reporting them compromised, and removing agents: who may do it, and the effects."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def refusal(ledger: Ledger, author: str, stream: str, data: Any, **fields: Any) -> Refused:
-    """Return the refusal of an event, after checking that it left nothing behind."""
-    ledger.clock.advance(1)  # otherwise the same bytes again would get their first answer
+    """Return the refusal of an event, which must leave the log unchanged."""
+    ledger.clock.advance(1)  # otherwise an event with the same bytes would be a repeat, and get the first answer
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, **fields))
 
 
 def rotated(ledger: Ledger, agent: str, key: Key, **change: Any) -> KeyRotated:
-    """Return the data that gives an agent a new key."""
+    """Return the data of the event that gives an agent a new key."""
     proof = key.prove_possession(ledger.id, change.pop("proven_for", agent))
     return KeyRotated(**{"agent": agent, "key": key.public.hex(), "proof": proof} | change)
 

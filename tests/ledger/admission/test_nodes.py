@@ -1,4 +1,4 @@
-"""Further nodes: admitted by root alone, each with its own checkpoint key, and terms that are counted."""
+"""Further nodes: only root admits them, each has its own checkpoint key, and the ledger counts terms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def refused(ledger: Ledger, author: str, stream: str, data: EventData, **fields: Any) -> str:
-    """Return the code with which an event is refused; it left nothing behind."""
+    """Return the code with which an event is refused; the log must stay unchanged."""
     ledger.clock.advance(1)
     return ledger.refusal_of(lambda: ledger.emit(author, stream, data, **fields)).code
 

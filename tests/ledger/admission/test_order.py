@@ -30,7 +30,7 @@ def _session(ledger: Ledger) -> None:
 
 
 def finding(ledger: Ledger, text: str = "f", **fields: Any) -> Submission:
-    """Return a finding of alice's, signed but not submitted."""
+    """Return a finding, signed by alice but not submitted."""
     return ledger.sign("alice", Draft(stream=SESSION, data=FindingLogged(finding=text), **fields))
 
 
@@ -40,7 +40,7 @@ def revoke(ledger: Ledger) -> None:
 
 
 def refused(ledger: Ledger, submission: Submission) -> Refused:
-    """Return the refusal of a submission that leaves no trace."""
+    """Return the refusal of a submission, which must leave the log unchanged."""
     return ledger.refusal_of(lambda: ledger.submit(submission))
 
 

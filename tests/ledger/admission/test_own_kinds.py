@@ -1,4 +1,4 @@
-"""The gate and declared kinds: one submission, edited records, erased events, and the state after a restart."""
+"""Declared kinds at the gate: a kind declared in the same submission, edited records, erased events, a restart."""
 
 from __future__ import annotations
 

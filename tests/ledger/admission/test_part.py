@@ -1,4 +1,4 @@
-"""A part of a log is judged anew: the result is valid or names what is missing, and no omission goes unseen."""
+"""A reader replays a part of a log: the result is valid, or names what is missing; every omission is detected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATHS: dict[bytes, list[bytes]] = {}
 
 @pytest.fixture
 def entries(ledger: Ledger) -> dict[int, bytes]:
-    """Events of authority, a handoff that waited for two others, and those two; a session beside them is left out."""
+    """All entries but a session's: events of authority, a handoff that waited for two others, and these two."""
     ledger.emit("alice", "session/s", SessionStarted())
     ledger.finish("a", verify=True)
     ledger.finish("b", sender="alice")
@@ -45,7 +45,7 @@ def entries(ledger: Ledger) -> dict[int, bytes]:
 
 
 def given(ledger: Ledger) -> dict[int, bytes]:
-    """Return all entries except those of sessions, with the paths of all within their batches."""
+    """Return all entries except those of sessions; store the path of each entry in its batch in ``PATHS``."""
     entries = stored_entries(ledger.log)
     with ledger.client() as client:
         for index, data in enumerate(entries):

@@ -1,4 +1,4 @@
-"""The rules depend on the log alone: replaying its entries into an empty memory gives exactly the same state."""
+"""The rules depend on the log alone: replaying its entries from an empty state gives exactly the same state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lived(ledger: Ledger) -> Ledger:
-    """A ledger in which most things have happened once, some of them refused."""
+    """A ledger with most kinds of events; some others were refused."""
     ledger.register("compressor", "service")
     session = ledger.delegate("alice", key_named("session"), kinds=["session.*", "finding.*"], max_events=9)
     ledger.emit("alice", "session/s1", SessionStarted(task="t"), key=session, idem="start")

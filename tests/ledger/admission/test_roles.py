@@ -1,4 +1,4 @@
-"""Registering, granting, revoking and handing over: the roles at the index of the event decide."""
+"""Registering agents, granting and revoking roles, handing over: the roles at the index of an event decide."""
 
 from __future__ import annotations
 

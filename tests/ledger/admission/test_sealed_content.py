@@ -1,4 +1,4 @@
-"""The gate and sealed content: the needed blobs, erased subjects, and kinds that keep old references."""
+"""Sealed content at the gate: the blobs that it needs, erased subjects, and kinds that may keep old references."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ledger(tmp_path: Path) -> Any:
 
 
 def emit(ledger: ViewLedger, author: str, stream: str, data: EventData) -> None:
-    """Submit an event as agents do: their client makes all checks of the gate, also those that a replay omits."""
+    """Submit an event through a client, as agents do, so that the gate makes also the checks that a replay omits."""
     ledger.reads.submit(ledger.sign(author, Draft(stream=stream, data=data)))
 
 

@@ -1,4 +1,4 @@
-"""No credential enters a log through the author, the gate or a blob; audits do not judge credentials."""
+"""Author, gate and blobs let no credential into a log; an audit does not search for credentials."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def found(text: str, stream: str = STREAM, corr: str | None = None, idem: str | 
 
 
 def refused(ledger: Ledger, submission: Submission) -> Refused:
-    """Return the refusal of a submission, and check that the ledger stored nothing of it."""
+    """Return the refusal of a submission, which must leave the log unchanged."""
     return ledger.refusal_of(lambda: ledger.submit(submission))
 
 

@@ -25,12 +25,12 @@ STREAM = f"tot/{story.TASK}"
 
 
 def code_of(submit: Callable[[], Any], ledger: Ledger) -> str:
-    """Return the code of a refusal, after checking that it left nothing behind."""
+    """Return the code of a refusal, which must leave the log unchanged."""
     return ledger.refusal_of(submit).code
 
 
 def life(ledger: Ledger) -> TotState:
-    """Return the task as the gate remembers it."""
+    """Return the state of the task that the gate has stored."""
     with ledger.log.snapshot() as snapshot:
         record = snapshot.record(stream_key(STREAM))
     assert record is not None
@@ -53,7 +53,7 @@ def test_role_needs_the_key_bound_at_the_start(ledger: Ledger) -> None:
     def answered_by(author: str, key: Key | None = None) -> Callable[[], Any]:
         return lambda: ledger.emit(author, STREAM, answer, key=key, causes=[ids[6]])
 
-    # The explorer plays the generator: as itself, or in its name.
+    # The explorer answers for the generator: first in its own name, then in the generator's.
     assert code_of(answered_by(story.agent("explorer")), ledger) == "NOT_AUTHORIZED"
     in_its_name = answered_by(story.agent("generator"), ledger.keys[story.agent("explorer")])
     assert code_of(in_its_name, ledger) == "AUTHOR_MISMATCH"

@@ -1,7 +1,7 @@
-"""A gate refuses each wrong event of authority with its code. In a log, both verifiers find the same events.
+"""A gate refuses each wrong event of authority with its code.
 
-``wrong_authority`` and ``wrong_invitations`` make these events. Here a real gate decides them, and refuses the first
-that is wrong; the events before it are accepted.
+``wrong_authority`` and ``wrong_invitations`` make these events; other tests show that both verifiers find them in a
+log. Here a real gate decides them. It refuses the first wrong event, and accepts the events before it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ CASES = [case for group in (*GROUPS, WHAT_THE_LEDGER_SAYS) for case in group if 
 
 
 class Begun(Ledger):
-    """A ledger that begins as a forged log does, with the same calls."""
+    """A ledger that begins with the same events as a forged log."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         begin(self)
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Submit, and advance the clock by a millisecond: the next event differs, even with the same content."""
+        """Submit, and advance the clock by a millisecond, so that the next event differs even with the same content."""
         before = self.head()
         try:
             accepted = super().submit(submission)
@@ -61,7 +61,7 @@ class Begun(Ledger):
         return self.body_of(author, Draft(stream=stream, data=data, **draft))
 
     def raw(self, author: str, body: bytes) -> None:
-        """Submit an event of exactly these bytes, well signed."""
+        """Submit an event of exactly these bytes, with a valid signature."""
         self.submit(self.sign_bytes(author, body))
 
 

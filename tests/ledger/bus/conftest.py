@@ -37,7 +37,7 @@ def _public(seed: str) -> str:
 
 @dataclass
 class Bus:
-    """A server and the seeds of all its users."""
+    """A server, and the secret seeds of the keys of all its users."""
 
     server: EmbeddedServer
     seeds: dict[str, str] = field(default_factory=lambda: {n: _new_seed() for n in ("node", "alice", "bob")})
@@ -50,15 +50,15 @@ class Bus:
         return BusUsers(nodes=(public.pop("node"),), agents=public)
 
     def add(self, name: str) -> None:
-        """Mint a key for one more agent."""
+        """Make a key for one more agent."""
         self.seeds[name] = _new_seed()
 
     @staticmethod
     async def settle(client: Client) -> None:
         """Wait until the server has read everything that a client sent.
 
-        nats-py writes the PING of ``flush`` ahead of what it has buffered (measured), so the first one only
-        sends the buffer, and the second one is answered after it.
+        nats-py sends the PING of ``flush`` before the data that it has buffered (measured). So the first flush only
+        sends the buffer; the server answers the second after it has read the buffer.
         """
         await client.flush()
         await client.flush()
@@ -82,7 +82,7 @@ class Bus:
             )
             yield client
         finally:
-            await client.close()  # A refused client keeps its socket open, too.
+            await client.close()  # also after a refusal, because a refused client keeps its socket open
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """Run one server for a module: every test ledger has the same id, and its agents the same bus keys."""
+    """Run a server for all tests of a module: their ledgers have the same id, and their agents the same bus keys."""
     server = EmbeddedServer(tmp_path_factory.mktemp("nats"), Actors().id)
     server.start(users())
     yield server

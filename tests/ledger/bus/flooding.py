@@ -1,10 +1,10 @@
-"""An agent that floods: run as a program of its own, over a bare socket, as fast as the socket takes it.
+"""A program that floods a server as an agent: over a bare socket, as fast as the socket takes it.
 
     flooding.py PORT SEED AGENT SUBJECT SIZE CONNECTIONS SECONDS PER_SECOND     (PER_SECOND 0: as fast as it goes)
 
-It speaks the protocol itself, because nats-py would be slower than the tested server. It reads the answers and discards
-them. It prints "ready" once it is connected, begins at the first line of input, ends after so many seconds or when its
-input ends, and prints how much it sent.
+It implements the protocol itself, because nats-py would be slower than the tested server. It reads the answers and
+discards them. It prints "ready" once it is connected, begins at the first line of input, and ends after SECONDS or when
+its input ends. Then it prints how much it sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PIECE_BYTES = 512 * 1024
 
 
 class Flood(threading.Thread):
-    """One connection."""
+    """One connection that floods."""
 
     def __init__(self, port: int, seed: str, agent: str, message: bytes, seconds: float, per_second: float) -> None:
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class Flood(threading.Thread):
 
 
 def connect(port: int, seed: str) -> socket.socket:
-    """Return a socket on which the server has admitted this key."""
+    """Return a socket on which the server has accepted a login with this key."""
     connection = socket.create_connection(("127.0.0.1", port))
     lines = connection.makefile("rb", buffering=0)
     key = nkeys.from_seed(bytearray(seed, "ascii"))
@@ -99,7 +99,7 @@ def stop_at_end(floods: list[Flood]) -> None:
 
 
 def main() -> None:
-    """Flood."""
+    """Connect, wait for a line of input, flood, and print how much was sent."""
     port, seed, agent, subject, size, connections, seconds, per_second = sys.argv[1:]
     message = message_of(subject, agent, b"x" * int(size))
     floods = [

@@ -1,4 +1,4 @@
-"""A log in which each event follows from its index, so that any process can compute the event of an index."""
+"""A log whose events are computed from their indexes, so that any process knows the event of an index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def message(index: int) -> OutboundMessage:
 
 
 class NumberedLog:
-    """A double of the log: it holds ``size`` events."""
+    """A test double of the log, with ``size`` events."""
 
     def __init__(self, size: int = 0) -> None:
         self.size = size
@@ -51,7 +51,7 @@ class NumberedLog:
 
 
 async def check_stream(client: Client, generation: Generation, size: int) -> None:
-    """Read the stream as any NATS client would: it holds exactly the events below ``size``."""
+    """Read the stream as any NATS client would, and assert that it has exactly the events below ``size``."""
     subscription = await client.jetstream().subscribe(
         f"deedbook.{L}.event.>", stream=generation.name, ordered_consumer=True
     )
@@ -67,7 +67,7 @@ async def check_stream(client: Client, generation: Generation, size: int) -> Non
 
 
 async def publish_all(publisher: StreamPublisher) -> int:
-    """Publish until the log holds no more; return the number of published events."""
+    """Publish until all events of the log are published; return the number of published events."""
     total = 0
     while count := await publisher.publish_next():
         total += count

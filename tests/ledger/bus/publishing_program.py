@@ -1,4 +1,4 @@
-"""A publisher in a process of its own, which a test kills; each line that it prints is a commit of its log."""
+"""A publisher in a process of its own, which a test kills. It prints the size of its log after each commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deedbook.ledger.bus.subjects import INBOX_OF_NODES
 
 
 async def main(url: str, seed: str, size: int, size_max: int) -> None:
-    """Commit and publish until the log is as large as it may become."""
+    """Commit and publish until the log has ``size_max`` events."""
     log = NumberedLog(size)
     client = await nats.connect(url, nkeys_seed_str=seed, inbox_prefix=INBOX_OF_NODES)
     publisher = await opened(client, log)

@@ -1,4 +1,4 @@
-"""Learned addresses: which addresses from the server a client believes, and how it never uses them."""
+"""Learned addresses: which addresses that a server sends a client stores, and how it never uses them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def known(configured: str = "nats://one.example:4222") -> KnownAddresses:
-    """Return the addresses that a client with these servers knows, as a new process reads them."""
+    """Return the addresses that a new process of a client with this configured server knows."""
     return KnownAddresses(LEDGER, configured, lambda: [OURS.verifier])
 
 
@@ -107,7 +107,7 @@ def test_plain_text_never_follows_tls() -> None:
     secure = "tls://one.example:4222"
     assert learned(answer("nats://two.example:4222"), answer("ws://two.example:4222"), configured=secure) == []
     assert learned(answer("tls://two.example:4222"), configured=secure) == ["tls://two.example:4222"]
-    # Nor if the same user learned it in a folder whose server has no TLS.
+    # The client also ignores an address without TLS that the same user learned in a folder whose server has no TLS.
     learned(answer("nats://three.example:4222"))
     assert known(secure).others == ["tls://two.example:4222"]
 
@@ -159,14 +159,14 @@ def test_use_of_a_learned_address_is_reported_once(caplog: pytest.LogCaptureFixt
 
 
 class Learned:
-    """Addresses that a client learned before, and its operations on them."""
+    """A test double of the addresses that a client learned before."""
 
     def __init__(self, *others: str) -> None:
         self.others, self.is_due = list(others), False
         self.used_urls: list[str] = []
 
     def learn(self, answer: bytes) -> None:
-        """Nobody asks."""
+        """Ignore the answer: ``is_due`` is false, so no client asks for addresses."""
 
     def used(self, url: str) -> None:
         """Note that an address is used."""
@@ -174,7 +174,7 @@ class Learned:
 
 
 def refusal_of(bus: Bus, learned_addresses: Learned, seed: str, server: str) -> DeedbookError:
-    """Return the error of a request by a client whose greeting finds another ledger wherever it connects."""
+    """Return the error of a client's request if the server at every address turns out to have another ledger."""
 
     async def greet(_exchange: object) -> None:
         raise Corrupted("VERIFICATION_FAILED", "it is another ledger")

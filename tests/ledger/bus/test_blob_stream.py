@@ -1,4 +1,4 @@
-"""Blobs among nodes: wrong content delays other nodes only until a node that has the blob publishes it."""
+"""Blobs among nodes: if a node publishes wrong content, others wait only until a node with the blob publishes it."""
 
 from __future__ import annotations
 

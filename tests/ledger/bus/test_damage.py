@@ -1,4 +1,4 @@
-"""The publisher detects damaged files of the stream: by the counts, or by comparing every message."""
+"""The publisher detects damage in the stream's files by counting messages, or by comparing every message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cut_in_half(block: Path) -> None:
 
 
 def flip_a_bit(block: Path) -> None:
-    """Alter one payload in the middle, in place."""
+    """Change a bit of one payload in the middle of the file."""
     content = bytearray(block.read_bytes())
     content[content.index(message(SIZE // 2).payload) + 1] ^= 1
     block.write_bytes(content)

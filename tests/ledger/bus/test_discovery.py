@@ -30,7 +30,7 @@ L = "0123456789abcdef0123456789abcdef"
 
 @asynccontextmanager
 async def discovered(bus: Bus, *names: str) -> AsyncIterator[tuple[list[Discovery], Client]]:
-    """Run nodes that answer, and connect as a user."""
+    """Run nodes that answer requests of discovery, and connect as the user alice."""
     nodes = [Discovery(L, lambda name=name: name, Metrics()) for name in names]
     async with bus.connect() as own, bus.connect() as other, bus.connect("alice") as alice:
         tasks = [asyncio.create_task(node.run(nats)) for node, nats in zip(nodes, (own, other), strict=False)]
@@ -43,7 +43,7 @@ async def discovered(bus: Bus, *names: str) -> AsyncIterator[tuple[list[Discover
 
 
 async def ask(client: Client, subject: str, count: int) -> list[dict[str, Any]]:
-    """Return so many answers to one question."""
+    """Send a request, and return the first ``count`` answers."""
     answers: list[dict[str, Any]] = []
 
     async def hear(message: Any) -> None:
@@ -118,7 +118,7 @@ def test_flood_of_questions_is_answered_so_often_and_then_again(bus: Bus, monkey
             heard: list[Any] = []
 
             async def hear(message: Any) -> None:
-                if message.data:  # without data the server says that nobody answers now
+                if message.data:  # a message without data is the server's: nobody answers now
                     heard.append(message)
 
             inbox = alice.new_inbox()
@@ -128,7 +128,7 @@ def test_flood_of_questions_is_answered_so_often_and_then_again(bus: Bus, monkey
             await bus.settle(alice)
             await until(lambda: len(heard) >= 5)
             answered = len(heard)
-            while len(heard) == answered:  # closed for a moment, and open again
+            while len(heard) == answered:  # the nodes stop answering for a moment, then answer again
                 await alice.publish("$SRV.PING", b"", reply=inbox)
                 await asyncio.sleep(0.02)
             return answered

@@ -35,7 +35,7 @@ def order(queue: FairQueue[str]) -> list[str]:
 
 
 def waiting(share: Share = WIDE, **sizes: list[int]) -> FairQueue[str]:
-    """Return a queue in which requests of these sizes wait, each saying its size."""
+    """Return a queue in which requests of these sizes (in bytes) wait."""
     queue: FairQueue[str] = FairQueue(share)
     for agent, many in sizes.items():
         for size in many:

@@ -79,7 +79,7 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
         assert child.stdout is not None
         child.stdin.write("\n")
         child.stdin.flush()
-        # Until the flood has arrived: by then the node has read some of it.
+        # Wait until the node has read a part of the flood.
         served.run(until(lambda: served.nats.stats["in_msgs"] > 100 or _is_closed(served)))
         for number in range(SUBMISSIONS):
             submission = ledger.sign("bob", Draft(stream=f"session/{number}", data=SessionStarted()))
@@ -92,7 +92,7 @@ def test_flood_of_one_agent_neither_cuts_the_node_off_nor_keeps_others_from_subm
 
 
 def size_when_let_in(served: Served) -> int:
-    """Ask as alice until she gets an answer: the rest of her flood is served or dropped first."""
+    """Ask for the log's size as alice until she is answered; before, the node serves or drops the rest of her flood."""
     while True:
         try:
             return served.client("alice").head().size
@@ -123,8 +123,8 @@ def test_node_that_does_not_run_is_sent_no_more_of_an_agent_than_its_window(
             runs.set()
         served.run(served.nats.flush())
         arrived = served.nats.stats["in_msgs"] - before
-        assert arrived <= limits.subscription_window_max + 1  # the answer to the flush comes in addition
-        # The server reached the end of the window before it got the new one: the node subscribes again.
+        assert arrived <= limits.subscription_window_max + 1  # the extra message is the answer to the flush
+        # The node extended the window too late: the server had already ended the subscription. So it subscribes again.
         served.run(until(lambda: subscription.handle not in {None, first}))
         assert served.client().head().size == ledger.head()[0]
 
@@ -208,7 +208,7 @@ def test_subscription_that_closed_opens_again_piece_by_piece_and_at_last_without
         subscription = intake_of_reads._subscriptions["alice"]
         intake_of_reads._close("alice", subscription)
         await until(lambda: subscription.left is not None and subscription.handle is not None)
-        for _ in range(2):  # From here on the server knows that somebody listens.
+        for _ in range(2):  # From here on the server knows of the subscription.
             await served.nats.flush()
         before = subscription.left or 0
         await served.alice.request(subject, b"", timeout=20)

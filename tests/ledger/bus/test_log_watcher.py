@@ -1,4 +1,4 @@
-"""The next commit of any process wakes each waiter of the log, and nothing else does."""
+"""A commit of any process wakes everybody who waits for the log to grow; nothing else wakes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_commit_of_this_process_wakes_all_who_wait_at_once(ledger: Ledger) -> None:
     async def wait() -> list[int]:
-        watcher = LogWatcher(ledger.log)  # Nobody polls here: only look() can wake them.
+        watcher = LogWatcher(ledger.log)  # The watcher does not run here: only look() can wake the waiters.
         watcher.look()
         size = watcher.size
         waiting = [asyncio.create_task(watcher.wait_beyond(size, 20)) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""A node reads many messages at once from the nearest replica: in order, within limits, as the leader has them."""
+"""A node reads many messages at once from the nearest replica: in order, within limits, and equal to the leader's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def entries(ledger: Ledger) -> list[bytes]:
 
 @pytest.fixture
 def server(tmp_path: Path, ledger: Ledger) -> Iterator[EmbeddedServer]:
-    """A server of this test's own: each fills its own stream."""
+    """A server for one test, because each test fills the stream."""
     server = EmbeddedServer(tmp_path / "nats", ledger.id)
     server.start(BusUsers(nodes=(public_key(NODE),)))
     yield server

@@ -1,4 +1,4 @@
-"""The log as messages: a message rebuilds its entry's exact bytes and proves its signature, or is refused."""
+"""The log as messages: a reader rebuilds an entry's exact bytes from its message and checks its signature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from building import Ledger
 
 KEY = key_named("alice")
-BODY = st.binary(min_size=1, max_size=60).filter(lambda body: not is_remnant(body))  # Hypothesis knows our constants
+BODY = st.binary(min_size=1, max_size=60).filter(lambda body: not is_remnant(body))  # hypothesis draws our constants
 BODIES = st.lists(BODY, min_size=1, max_size=20, unique=True)
 
 
@@ -61,7 +61,7 @@ def test_flipped_bit_is_refused_or_gives_another_leaf(bodies: list[bytes], data:
         with pytest.raises(Corrupted):
             entry_of(payload, changed)
         return
-    # The ledger sets these, and its tree covers them: another number gives another leaf or index.
+    # No signature covers these numbers of the ledger, but its tree does: another number gives another leaf or index.
     try:
         index, rebuilt = entry_of(payload, changed)
     except Corrupted:
@@ -92,7 +92,7 @@ def test_event_of_a_batch_is_refused_in_another_place_of_it() -> None:
 
 
 def fill(ledger: Ledger) -> None:
-    """Append single events, a batch of the largest number and one signed one by one."""
+    """Append single events, the largest batch with one signature, and a batch whose events are signed one by one."""
     ledger.emit("alice", "session/s1", SessionStarted())
     drafts = [Draft(stream="session/s1", data=FindingLogged(finding=f"f{n}")) for n in range(limits.batch_events_max)]
     ledger.submit(ledger.sign("alice", *drafts))

@@ -19,8 +19,8 @@ L = "0123456789abcdef0123456789abcdef"
 STREAM = subjects.log_stream_name(L, 1)
 EVENT = subjects.event_subject(L, "handoff.completed", "evil")
 
-# Each is (subject, payload, reply): a way to have something stored under EVENT, the log's subject. ACK means the
-# acknowledgement of a message that a consumer of the log stream has delivered.
+# Each is a message (subject, payload, reply) by which an agent might get something stored under EVENT, a subject
+# of the log. ACK stands for the subject that acknowledges a message which a consumer of the log stream has delivered.
 ACK = "acknowledgement"
 INJECTIONS = {
     "publishes into the log": (EVENT, b"evil", ""),
@@ -51,7 +51,7 @@ async def answer(message: Msg) -> None:
 
 
 async def count_after(bus: Bus, form: str) -> int:
-    """Return how many messages the log stream holds, of one event, after alice has tried."""
+    """Let alice try an injection; return how many messages the log stream then has: one, unless she succeeds."""
     subject, payload, reply = INJECTIONS[form]
     async with bus.connect() as node, bus.connect("alice") as alice:
         made = await open_stream(node, Generation(L))
@@ -68,7 +68,7 @@ async def count_after(bus: Bus, form: str) -> int:
         assert own.subject.startswith("_INBOX_alice.")
         count = 1
         for _ in range(10):
-            await alice.publish("evil", b"evil")  # in case that she has a stream of her own, which republishes this
+            await alice.publish("evil", b"evil")  # if she has made her own stream, it republishes this
             await asyncio.sleep(0.02)
             count = (await stream_info(node, made)).state.messages
             if count > 1:
@@ -93,7 +93,7 @@ def test_in_one_account_every_form_would_arrive(bus: Bus, form: str, monkeypatch
 
 
 async def heard_by_node(bus: Bus, subject: str, reply: str = "") -> tuple[list[str], list[Exception]]:
-    """Return the submit subjects on which a node got alice's message, and the errors that she got."""
+    """Return the submit subjects on which a node received alice's message, and the errors that she received."""
     heard: list[str] = []
     errors: list[Exception] = []
 

@@ -76,7 +76,7 @@ def test_a_foreign_message_ends_publishing(bus: Bus, size: int) -> None:
                 assert refused.value.code == "BUS_DEGRADED"
             with pytest.raises(Unavailable, match="is not the event"):
                 await StreamPublisher(node, FIRST, log.read).start()
-            # The remedy: the next generation of the stream, from the log.
+            # To repair this, publish the log to the next generation of the stream.
             following = await next_generation(node, await open_stream(node, FIRST))
             rebuilt = StreamPublisher(node, following, log.read)
             assert await rebuilt.start() == 0
@@ -93,7 +93,7 @@ def test_a_publish_that_comes_after_its_stream_was_retired_does_not_land_in_the_
             retired = await open_stream(node, FIRST)
             following = await next_generation(node, retired)
             late = [message(index) for index in range(4, 4 + size)]
-            # The next stream ends exactly before these messages.
+            # Give the messages the indexes that the next stream, which is empty, expects first.
             late = [replace(one, index=index) for index, one in enumerate(late)]
             answer = await send_group(node, retired.name, late)
             assert answer.error is not None

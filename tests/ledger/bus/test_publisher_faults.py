@@ -78,7 +78,7 @@ def test_killed_publishers_leave_no_gap_and_no_duplicate(bus: Bus) -> None:
             time.sleep(chance.uniform(0, 0.06))
             child.kill()
             lines += child.stdout.readlines()
-        # The commits before the kill stay; a line that was cut in the middle is no commit.
+        # Each complete line is a commit. The kill may have cut the last line.
         size = max([size, *(int(line) for line in lines if line.endswith("\n"))])
 
     async def finish() -> None:

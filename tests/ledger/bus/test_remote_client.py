@@ -1,4 +1,4 @@
-"""The remote client passes the suite of all clients, and fails at once, by the right code, when it cannot."""
+"""The remote client passes the tests for all clients; a request that cannot succeed fails at once with its code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def client(served: Served) -> RemoteClient:
 
 
 class TestRemoteClient(ClientSuite):
-    """See ``client_suite``."""
+    """Runs the tests of ``client_suite``."""
 
 
 # Requests that the server does not allow
@@ -80,7 +80,7 @@ def test_agent_without_keys_is_told_which_is_missing(served: Served, ledger: Led
 
 @pytest.fixture
 def crashed_rotation(served: Served, ledger: Ledger) -> Settings:
-    """Return the settings after a rotation of alice's keys that crashed once the ledger had accepted it.
+    """Return the settings after a rotation of alice's keys that crashed after the ledger had accepted it.
 
     The server knows the new key. The old key is still in its file, and the new one beside it.
     """

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class OwnServer:
-    """A server of one test, which the test kills."""
+    """A server for one test, which kills it."""
 
     server: EmbeddedServer
 
     def again(self) -> None:
-        """Kill it and start it again."""
+        """Kill the server and start it again."""
         child = self.server._child
         assert child is not None
         child.kill()

@@ -1,4 +1,4 @@
-"""A remote client follows the ledger's own keys from its id on, and goes back to none that was replaced."""
+"""A remote client learns the ledger's keys from its log, starting at its id, and never trusts a replaced key again."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_client_follows_a_rotation_and_goes_back_to_no_key_that_was_replaced(
 
 
 def key_of_node(ledger: Ledger, name: str) -> CheckpointKey:
-    """Return the key that a further node signs checkpoints with."""
+    """Return the key with which another node signs checkpoints."""
     return CheckpointKey(ledger.checkpoint_key.origin, checkpoint_key_of(name).seed)
 
 

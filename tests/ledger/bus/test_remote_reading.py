@@ -1,4 +1,4 @@
-"""A node deceives clients that read in order to act: it edits its view, omits entries, or sends an old tree."""
+"""A node deceives clients whose answers come from signed entries: it edits or omits entries, or sends an old tree."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def show(client: Client) -> dict[str, object]:
 
 
 def lie(served: Served, monkeypatch: pytest.MonkeyPatch, edits: Callable[[StreamPage], StreamPage]) -> None:
-    """Let the node edit its answers."""
+    """Let the node apply ``edits`` to its pages of signed streams."""
     honest = served.local.signed_stream
 
     def signed_stream(request: StreamRequest) -> StreamPage:
@@ -93,7 +93,7 @@ def test_node_that_shows_an_old_tree_again_is_refused(served: Served, monkeypatc
 
 
 def without(served: Served, page: StreamPage, hidden: int, **fields: object) -> StreamPage:
-    """Return the page without the last entries of its stream."""
+    """Return the page without the last ``hidden`` entries of the log."""
     size = served.ledger.head()[0] - hidden
     return msgspec.structs.replace(page, entries=[entry for entry in page.entries if entry.index < size], **fields)
 
@@ -126,8 +126,8 @@ def test_node_that_signs_for_less_than_there_is_has_convicted_itself(
     lie(served, monkeypatch, lambda page: without(served, page, 1, ends=lied))
     row = show(client)
     assert (row["title"], row["as_of"]["size"], row["as_of"]["ends"]) == (GOOD["title"], honest.size, lied)
-    # The note and the hidden entry, which is under the same head, contradict each other. A reader who judges what they
-    # read also names its version, and the ledger knows that the version is another.
+    # The signed note contradicts the hidden entry, which belongs to the same head: this proves the lie. Also, a reader
+    # who approves the handoff names the version that they read, and the ledger knows that there is a later one.
     assert (honest.root, honest.streams) == (page.consistency_proof.root, {"handoff/logs": 2})
 
 
@@ -167,7 +167,7 @@ def test_node_that_keeps_an_erased_body_and_sends_it_is_named_and_nothing_of_it_
         entries = [msgspec.structs.replace(it, data=body) if it.index == index else it for it in page.entries]
         return msgspec.structs.replace(page, entries=entries)
 
-    failure = failure_of(lambda: client.streams.check_not_erased(index))  # a read of one entry asks this
+    failure = failure_of(lambda: client.streams.check_not_erased(index))  # reading a single entry calls this
     assert failure.code == "ERASED_BODY_SERVED"
     client.streams.check_not_erased(index - 1)
     with monkeypatch.context() as patch:

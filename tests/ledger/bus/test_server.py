@@ -1,4 +1,4 @@
-"""The embedded server: found, started, reloaded and ended; never two on one store."""
+"""The embedded server is found, started, reloaded and ended; two servers never use the same store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for its parent to notice."""
+    """Whether a process has ended; it may still be a zombie until its parent waits for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -47,7 +47,7 @@ def has_ended(pid: int) -> bool:
 
 
 def old_server_double(folder: Path, version: str) -> Path:
-    """Return a double of a nats-server: it knows its version and nothing else."""
+    """Return a test double of nats-server, which only prints its version."""
     program = folder / "nats-server"
     program.write_text(f"#!/bin/sh\necho 'nats-server: {version}'\n")
     program.chmod(0o755)
@@ -162,7 +162,7 @@ def test_an_orphan_of_a_killed_owner_is_taken_over(bus: Bus) -> None:
         owner.kill()
     try:
         time.sleep(0.05)
-        assert not has_ended(orphan)  # Without a take-over it would go on for ever.
+        assert not has_ended(orphan)  # Without a take-over it would never end.
         bus.server.start(bus.users)
         assert has_ended(orphan)
         assert bus.server.pid not in {None, orphan}
@@ -174,7 +174,7 @@ def test_an_orphan_of_a_killed_owner_is_taken_over(bus: Bus) -> None:
 def test_a_process_that_is_not_provably_ours_is_never_ended(bus: Bus) -> None:
     bus.server.stop()
     folder = bus.server.folder
-    # It holds the lock and is named in the pid file, but it is not our server.
+    # This program holds the lock and the pid file names it, but it is not a nats-server.
     program = (
         "import fcntl,sys; f=open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     )

@@ -1,4 +1,4 @@
-"""A node answers our client and arbitrary bytes: always with a typed answer, and within its limits."""
+"""A node answers our client, and arbitrary bytes, always with a typed answer and within its limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(served: Served, verb: str, arguments: bytes = b"") -> Any:
 
 
 def code_of(answer: Any) -> str:
-    """Return the code of an error, which must have the published form."""
+    """Return the code of an answer that is an error; the error must have the published fields."""
     error = answer["error"]
     assert error.keys() == {"code", "message", "recoverable", "details"}
     assert error["recoverable"] == CODES[error["code"]].recoverable
@@ -194,7 +194,7 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
 ) -> None:
     arguments = msgspec.json.encode({"old_size": (size := ledger.head()[0]) + 1})
     subject = read_subject(ledger.id, "alice", "consistency")
-    assert served.ask(subject, arguments)["size"] == size  # the caller then finds that the log is shorter than before
+    assert served.ask(subject, arguments)["size"] == size  # tells the caller that the log has become shorter
     has_all = False
 
     async def ask_the_stream() -> bool:
@@ -204,7 +204,7 @@ def test_node_that_may_be_behind_takes_nothing_for_lost_and_answers_once_it_has_
     with monkeypatch.context() as patch:
         patch.setattr("deedbook.ledger.limits.follower_lag_max_s", 0.01)
         assert served.ask(subject, arguments)["error"]["code"] == "BUS_UNAVAILABLE"
-        has_all = True  # the caller knows an entry that is lost, and must learn of the loss
+        has_all = True  # the node has all messages, so the entry is lost, and the caller must learn it
         assert served.ask(subject, arguments)["size"] == size
         has_all = False
     monkeypatch.setattr("deedbook.ledger.limits.follower_lag_max_s", 30.0)

@@ -1,4 +1,4 @@
-"""One client of several nodes: it leaves an absent node for the next, and refuses one with another history."""
+"""A client of several nodes: it goes on to the next node if one is absent, and refuses one with another history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nobody() -> str:
 
 
 class Node:
-    """A server with a ledger that answers there until it ends."""
+    """A server, and a ledger that answers on it until ``go`` is called."""
 
     def __init__(self, ledger: Ledger, folder: Path) -> None:
         self.server = EmbeddedServer(folder, Actors().id)
@@ -47,14 +47,14 @@ class Node:
         self._answering.enter_context(Served(ledger, self.server))
 
     def go(self) -> None:
-        """End."""
+        """Stop the service and the server."""
         self._answering.close()
         self.server.stop()
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Start a node of a ledger."""
+    """A function that starts a node of a ledger; the node ends with the test."""
     with ExitStack() as stack:
 
         def start(ledger: Ledger, name: str) -> Node:
@@ -133,7 +133,7 @@ def test_subscriber_keeps_its_position_across_nodes_and_refuses_a_fork(
     find(ledger, "c")
     run(first, second, until=ledger.head()[0])
     assert findings == ["a", "b", "c"]
-    with Ledger(tmp_path / "fork") as fork:  # the same keys with another history: as after writes to a copy
+    with Ledger(tmp_path / "fork") as fork:  # the same keys, another history: as after writes to a copy
         fork.emit("alice", SESSION, SessionStarted())
         find(fork, "forged", "forged too", "and more", "and even more")
         with monkeypatch.context() as elsewhere:

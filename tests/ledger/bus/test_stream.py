@@ -1,4 +1,4 @@
-"""The log stream is made once, and every later difference is detected."""
+"""The log stream is created once; later, every change of its configuration or state is detected."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_settings_a_server_would_not_alter_are_compared_too(change: dict[str, An
 
 
 def info(config: StreamConfig | None = None, **state: Any) -> StreamInfo:
-    """Return the information about a sound stream of ten messages, with these changes."""
+    """Return the information about an intact stream of ten messages, with ``state`` as changes."""
     sound = {"messages": 10, "bytes": 1000, "first_seq": 1, "last_seq": 10, "consumer_count": 0}
     return StreamInfo(config=config or log_stream_config(FIRST), state=StreamState(**(sound | state)))
 
@@ -154,7 +154,7 @@ def test_the_next_generation_takes_the_subjects_and_the_old_one_keeps_its_messag
             assert (acknowledged.stream, acknowledged.seq) == (following.name, 1)
             old = await stream_info(node, made)
             assert (old.state.messages, old.config.subjects) == (1, [f"deedbook.{L}.retired.1"])
-            # A crash after the old one was retired and before the new one was recorded.
+            # A repetition, as after a crash that came before the new generation was recorded, changes nothing.
             assert await next_generation(node, made) == following
             third = await next_generation(node, following, first_index=7)
             assert (await node.jetstream().publish(SUBJECT, b"index 7")).seq == 8
@@ -175,7 +175,8 @@ def test_the_next_generation_of_a_stream_that_is_gone_is_made(bus: Bus) -> None:
 def test_a_server_that_does_not_answer_is_no_damage(bus: Bus) -> None:
     async def ask_nobody() -> None:
         async with bus.connect() as node:
-            await node.close()  # first: closed while it reconnects, nats-py may raise CancelledError
+            # Close before the server stops: nats-py may raise CancelledError if it is closed while it reconnects.
+            await node.close()
             await asyncio.to_thread(bus.server.stop)
             with pytest.raises(Unavailable) as refused:
                 await open_stream(node, FIRST)

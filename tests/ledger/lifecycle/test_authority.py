@@ -1,4 +1,4 @@
-"""A key may sign if it is registered, its own author's, not revoked, fresh, in scope, and within its budget."""
+"""A key may sign if it is registered for the author, neither revoked nor expired, in scope, and within its budget."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SESSION = KeyRecord("alice", KEY, "session", since_index=2, span=Span(100, 1000)
 
 
 def check(record: KeyRecord | None, **use: object) -> KeyRecord:
-    """Check a use that is allowed except for the given fields."""
+    """Check a use of a key that is allowed, except for the fields in ``use``."""
     fits: dict[str, object] = {
         "author": "alice",
         "kind": "finding.logged",
@@ -146,7 +146,7 @@ def test_delegation_is_remembered_as_it_was_made() -> None:
 
 
 @given(st.integers(0, 253402300799999))
-@example(4105413)  # as a float of seconds it would lose its last millisecond
+@example(4105413)  # this time in seconds, as a float, loses a millisecond
 def test_times_are_read_to_the_millisecond(moment: int) -> None:
     text = datetime.fromtimestamp(moment // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{moment % 1000:03d}Z"
     assert to_ms(text) == moment

@@ -1,7 +1,7 @@
 """The state machines decide each case of ``proto/cases``, on a ledger in memory.
 
-The cases leave out nothing of ``proto/rules``: each row, state, party, role, mark and condition. So the machines note
-which check refused an event, or that its row accepted it.
+The cases must show each row of ``proto/rules`` with all of its states, parties, roles, marks and conditions. To check
+this, the test records for each event which check refused it, or that its row accepted it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ MARKS = {
     "criteria": {"open", "claimed", "asked", "checked", "waived"},
     "questions": {"open", "answered", "settled"},
 }
-# The walk over dependencies stops at 100,000 handoffs, and a handoff takes 1,000 questions.
-# A reviewer who hands over leaves the dependencies as they are.
-# Nobody completes work with a criterion whose waiver is only asked.
+# Aspects that no case shows, in this order: a case would need 100,000 handoffs; it would need 1,000 questions; a
+# reviewer who hands over the review cannot change dependencies; a handoff with an undecided waiver cannot be completed.
 UNREACHABLE = (
     "dependencies_are_bounded",
     "questions_are_bounded",
@@ -44,7 +43,7 @@ UNREACHABLE = (
 
 
 def label(row: Row, aspect: str) -> str:
-    """Return the name of an aspect of a row."""
+    """Return the name of a row's aspect, such as a state in which it accepts events."""
     return f"{row.kind} {row.when or ''}: {aspect}"
 
 
@@ -67,7 +66,7 @@ def wanted(rules: Rules) -> Iterator[str]:
 
 
 class Noting(MachineRunner):
-    """The state machines; ``notes`` are the aspects that the last event showed."""
+    """The state machines. They record in ``notes`` which aspects the last event showed."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class Noting(MachineRunner):
 
 
 def accepted(of_family: StateMachine[Any], row: Row, state: Any, event: Event) -> Iterator[str]:
-    """Yield the parties of an accepted event, and its mark."""
+    """Yield the aspects of an accepted event: the parties that its author is, and the mark of its item."""
     for party in row.by if state is not None else ():
         if party == ADMIN or event.author in of_family.party(state, party, None):
             yield f"by the {party}"
@@ -106,7 +105,7 @@ def accepted(of_family: StateMachine[Any], row: Row, state: Any, event: Event) -
 
 
 def note_refusals(patch: pytest.MonkeyPatch, notes: list[str]) -> None:
-    """Let each check of the state machine note its refusals."""
+    """Let each check of the state machine record in ``notes`` which aspects its refusal shows."""
 
     def noting(owner: Any, name: str, aspects: Callable[..., list[str]]) -> None:
         check = getattr(owner, name)
@@ -145,7 +144,7 @@ def note_refusals(patch: pytest.MonkeyPatch, notes: list[str]) -> None:
 
 @cache
 def played(family: str) -> tuple[dict[str, Any], set[str]]:
-    """Return the outcomes of a family's cases that are not as its file says, and the aspects that they show."""
+    """Return the outcomes of a family's cases that differ from the expected ones, and the aspects that cases show."""
     labels: set[str] = set()
     notes: list[str] = []
     wrong = {}

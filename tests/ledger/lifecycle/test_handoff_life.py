@@ -1,4 +1,4 @@
-"""The state of a handoff after events of the cases: its fields besides its name."""
+"""The fields of a handoff's state after events; the cases of ``proto/cases`` check only the state's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the agents try in whatever order, a handoff never reaches a state that the protocol forbids."""
+"""A handoff never reaches a state that the protocol forbids, whatever steps agents try in whatever order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DRAWN: dict[type[EventData], dict[str, st.SearchStrategy[object]]] = {
     kinds.HandoffCriterionChecked: {"position": positions, "checked": st.booleans()},
     kinds.HandoffCriterionWaived: {"position": positions, "reason": st.just("known")},
 }
-# The machine has a rule for each of these.
+# The class HandoffMachine has a rule for each of these kinds.
 OF_RULES = {
     kinds.HandoffCreated,
     kinds.HandoffApproved,
@@ -58,7 +58,7 @@ OF_RULES = {
     kinds.HandoffChangesRequested,
     kinds.HandoffAmended,
 }
-# Only cases show these aspects: they need other handoffs, or are about one criterion or question.
+# Only the cases of ``proto/cases`` test these kinds: they need other handoffs, or are about one criterion or question.
 OF_CASES = {
     kinds.HandoffReady,
     kinds.HandoffSuperseded,
@@ -92,7 +92,7 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @initialize(sender=names, to=names, reviewer=st.none() | names, tasks=st.integers(0, 2), criteria=st.integers(0, 2))
     def create(self, sender: str, to: str, reviewer: str | None, tasks: int, criteria: int) -> None:
-        """Hand something over, between any two."""
+        """Create a handoff between any two agents."""
         self.sender = sender
         data = kinds.HandoffCreated(title="t", to=to, reviewer=reviewer, tasks=["x"] * tasks, criteria=["y"] * criteria)
         self.attempt(sender, data)
@@ -105,12 +105,12 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @rule(author=names, is_right=st.booleans())
     def approve(self, author: str, is_right: bool) -> None:
-        """Try to approve, the right version or another."""
+        """Try to approve the current version or a wrong one."""
         self.attempt(author, kinds.HandoffApproved(version=self.version if is_right else WRONG_VERSION))
 
     @rule(author=names, is_last=st.booleans(), is_done=st.booleans())
     def judge(self, author: str, is_last: bool, is_done: bool) -> None:
-        """Try to judge the result: the last one, or the first."""
+        """Try to verify the last or the first result, or to request changes of it."""
         ids = [event.id for event in self.history if isinstance(event.data, kinds.HandoffCompleted)] or [NO_EVENT]
         result = compute_result(self.version, ids[-1 if is_last else 0])
         if is_done:
@@ -120,14 +120,14 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @rule(author=names, reviewer=st.none() | names, hands_over=st.booleans())
     def amend(self, author: str, reviewer: str | None, hands_over: bool) -> None:
-        """Try to amend nothing but who reviews."""
+        """Try to amend the handoff's reviewer and nothing else."""
         if self.history:
             content = msgspec.structs.asdict(self.history[0].data) | {"reviewer": reviewer}
             self.attempt(author, kinds.HandoffAmended(**content, hands_over=hands_over))
 
     @rule()
     def do_the_next_thing(self) -> None:
-        """Let the agent whose turn it is do the next step of the protocol: otherwise deep states would be rare."""
+        """Do the next step of the protocol as the agent whose turn it is: otherwise late states would be rare."""
         if self.state is None:
             return
         steps: dict[str, list[tuple[str, EventData]]] = {
@@ -150,11 +150,11 @@ class HandoffMachine(RuleBasedStateMachine):
 
     @property
     def version(self) -> str:
-        """The present version, or an empty text."""
+        """The current version, or ``WRONG_VERSION`` if there is no handoff."""
         return WRONG_VERSION if self.state is None else self.state.version
 
     def attempt(self, author: str, data: EventData) -> bool:
-        """Apply one event; check its effect on the state."""
+        """Try an event, and check its effect on the state; return whether it was accepted."""
         event = fact(author, data, at_s=self.now_s, index=len(self.history))
         before = self.state
         try:
@@ -165,15 +165,15 @@ class HandoffMachine(RuleBasedStateMachine):
         status = None if before is None else before.status
         if status != self.state.status:
             assert self.state.status in LEADS_TO[status]
-        # Only the ledger knows whether a hand-over counts: otherwise the agent that handed over may still be the
-        # reviewer.
+        # A hand-over of the review may be void, which only the ledger knows. So each agent that handed over the review
+        # may still be the reviewer.
         reviewers = set() if before is None else {before.reviewer, *(handover.by for handover in before.handovers)}
         if isinstance(data, REVIEWS):
             assert author in reviewers
             assert author != self.state.receiver
         if isinstance(data, kinds.HandoffApproved):
-            # A second approval: the rules about keys may ask for it, and a claim that expired leaves the handoff
-            # approved.
+            # The sender may approve only a second time: the rules about keys may ask for a second approval, and a
+            # handoff whose claim has expired is approved again.
             is_approved = status == "approved" or is_lapsed(status, before.lease, event.accepted_ms)
             assert author != self.state.sender or is_approved
             assert data.version == self.state.version
@@ -189,26 +189,26 @@ class HandoffMachine(RuleBasedStateMachine):
         if isinstance(data, (kinds.HandoffTaskChecked, kinds.HandoffCriterionChecked, kinds.HandoffCriterionWaived)):
             assert self.state != before
         if before is not None and before.status in FINAL:
-            # A second verification, which the rules about keys may ask for.
+            # A final state changes only by a second verification, which the rules about keys may ask for.
             assert msgspec.structs.replace(self.state, verification=before.verification) == before
         return True
 
     @invariant()
     def work_was_approved_before_it_began(self) -> None:
-        """All work in progress, completed or verified was approved by its reviewer, or created by its only human."""
+        """A reviewer approved every handoff before work on it began, unless its sender is its own reviewer."""
         if self.state is None or self.state.status in ("pending", "rejected", "cancelled"):
             return
         set_at = max(at for at, event in enumerate(self.history) if isinstance(event.data, kinds.HandoffContent))
         approvals = [event.author for event in self.history[set_at:] if isinstance(event.data, kinds.HandoffApproved)]
-        # A hand-over of the review may be void, and only the ledger knows. Then the earlier reviewer is the reviewer
-        # again.
+        # A hand-over of the review may be void, which only the ledger knows. Then the earlier reviewer is still the
+        # reviewer.
         reviewers = {self.state.reviewer, *(made.by for made in self.state.handovers)}
         assert set(approvals) <= reviewers
         assert approvals or self.state.reviewer == self.state.sender
 
     @invariant()
     def reviewer_is_nobody_who_works(self) -> None:
-        """The receiver never reviews; the sender only if nobody else was named."""
+        """The receiver is never the reviewer; the sender is only if the handoff names no reviewer."""
         if self.state is not None:
             assert self.state.reviewer != self.state.receiver
             if self.state.reviewer == self.state.sender:

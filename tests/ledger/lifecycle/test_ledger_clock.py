@@ -1,4 +1,4 @@
-"""The ledger's clock as a function: the time of the next entry, refused settings, and the clock in force at a time."""
+"""The functions of the ledger's clock: the time of the next entry, refused settings, the clock in force at an entry."""
 
 from __future__ import annotations
 

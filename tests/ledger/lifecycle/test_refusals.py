@@ -1,4 +1,4 @@
-"""A refusal by a rule has details besides its code, and the next step in words."""
+"""A refusal by a rule has a code, details, and a sentence about the next step."""
 
 from __future__ import annotations
 

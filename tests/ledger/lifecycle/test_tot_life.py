@@ -1,4 +1,4 @@
-"""A search consists of the messages of its six agents: none is repeated, by a wrong agent, or about unknown nodes."""
+"""A search accepts no message that is repeated, comes from the wrong one of its six agents, or names unknown nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = story.events()
 STORY = story.STORY
 COMPLETE = len(STORY) - 1
 FAILED = kinds.Failure(code="GENERATION_FAILED", message="The model gave nothing.", recoverable=True)
-# The first position of each message in the story; a level is generate, generated, added, evaluate, results.
+# The first position of each message in the story. A level has five messages: generate to results.
 DECOMPOSE, SHAPED, INITIALIZE, ROOTED, GENERATE, GENERATED, ADDED, EVALUATE, RESULTS, PRUNED = (
     *(1, 2, 3, 4),
     *(6, 7, 8, 9, 10, 11),
@@ -30,12 +30,12 @@ DECOMPOSE, SHAPED, INITIALIZE, ROOTED, GENERATE, GENERATED, ADDED, EVALUATE, RES
 
 
 def after(count: int) -> TotState:
-    """Return the state after so many events of the story."""
+    """Return the state after the first ``count`` events of the story."""
     return fold(transition, *EVENTS[:count])
 
 
 def refused(count: int, role: str, data: EventData, causes: tuple[int, ...] = (), **given: Any) -> Refused:
-    """Return the refusal of a message after so many events of the story."""
+    """Return the refusal of a message after the first ``count`` events of the story."""
     return refusal(transition, after(count), spoken(role, data, index=900, causes=causes, **given))
 
 
@@ -159,7 +159,7 @@ def test_failed_decomposition_is_not_searched() -> None:
 @pytest.mark.parametrize(
     ("count", "position"),
     [
-        (SHAPED, DECOMPOSE),  # asked again before there is an answer
+        (SHAPED, DECOMPOSE),  # the request is repeated before its answer
         (SHAPED, INITIALIZE),  # before the decomposition
         (INITIALIZE, GENERATE),  # before the search
         (INITIALIZE, ROOTED),
@@ -260,7 +260,7 @@ def test_nothing_grows_from_a_pruned_or_terminal_node(status: str) -> None:
     state = transition(after(PRUNED), spoken("explorer", story.marked(status, "node_1_2"), index=500))
     asked = refusal(transition, state, spoken("explorer", story.generate(N12), index=501))
     assert asked.code == "TRANSITION_NOT_ALLOWED"
-    # The same if it was pruned while the generator was thinking.
+    # The same holds if the node was pruned after the generator was asked.
     state = transition(after(PRUNED), spoken("explorer", story.generate(N11), index=500))
     state = transition(state, spoken("generator", story.generated([N21]), index=501, causes=(500,)))
     state = transition(state, spoken("explorer", story.marked(status, "node_1_1"), index=502))

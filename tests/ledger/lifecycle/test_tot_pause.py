@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 EVENTS = story.events()
 BUSY = kinds.Failure(code="LLM_UNAVAILABLE", message="429", recoverable=True, retry_after_s=60)
-# The positions of the generator's request and answer, of the evaluator's request and answer, and of the mark after it.
+# Positions in the story: request and answer of the generator, request and answer of the evaluator, then a pruned node.
 GENERATE, GENERATED, EVALUATE, RESULTS, PRUNED = 6, 7, 9, 10, 11
 
 
 def after(count: int, *then: tuple[str, EventData, tuple[int, ...]]) -> TotState:
-    """Return the state after so many events of the story, and the events ``then`` at the indexes from 900 on."""
+    """Return the state after the first ``count`` events of the story, then the events ``then`` from index 900 on."""
     events = [spoken(role, data, index=900 + at, causes=causes) for at, (role, data, causes) in enumerate(then)]
     return fold(transition, *EVENTS[:count], *events)
 
@@ -150,7 +150,7 @@ def test_pause_names_what_it_waits_for_and_is_said_by_who_asks() -> None:
     for causes in ((), (0,), (5,), (8,)):
         assert code_of(after(GENERATED + 1), "explorer", paused(), *causes) == "INVALID_FIELD"
     assert code_of(ASKED, "generator", paused("generator"), GENERATE) == "TRANSITION_NOT_ALLOWED"
-    assert after(2, ("orchestrator", paused("orchestrator"), (1,))).is_paused  # before there is a search
+    assert after(2, ("orchestrator", paused("orchestrator"), (1,))).is_paused  # before the search begins
 
 
 @pytest.mark.parametrize("state", [ASKED, PAUSED])

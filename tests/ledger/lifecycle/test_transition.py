@@ -1,4 +1,4 @@
-"""The rules of a package as one function: the consequences if it fails."""
+"""A package's rules for its own families are one function, ``transition``: the consequences if it fails."""
 
 from __future__ import annotations
 

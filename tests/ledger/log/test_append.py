@@ -1,4 +1,4 @@
-"""Appended entries are read back, and their tree is the one of RFC 6962 at every size, over every tile boundary."""
+"""Appended entries are read back; their tree is that of RFC 6962 at every size, also across tile boundaries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def leaf(data: bytes) -> bytes:
 
 
 def naive_root(leaves: list[bytes]) -> bytes:
-    """Return the root by pairing level after level; an odd node moves up (the same tree as in RFC 6962 §2.1)."""
+    """Return the root: hash pairs level by level; an odd last node moves up unchanged (the tree of RFC 6962 §2.1)."""
     while len(leaves) > 1:
         pairs = [hashlib.sha256(b"\1" + leaves[at] + leaves[at + 1]).digest() for at in range(0, len(leaves) - 1, 2)]
         leaves = pairs + leaves[2 * len(pairs) :]

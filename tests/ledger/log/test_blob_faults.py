@@ -1,4 +1,4 @@
-"""Whichever write fails, and wherever the process is killed: a blob is there as a whole, or nobody sees it."""
+"""If any write fails, or the process is killed at any call, a blob is either complete or absent for every reader."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_after(home: Path, verb: str, ran: Ran) -> None:
         assert fsck(home).problems == []
     run(verb, home)
     with Log(home, map_size=2**24) as log:
-        drop_unreferenced(log, now_ms=2_000)  # sweeps; no intent is old enough
+        drop_unreferenced(log, now_ms=2_000)  # deletes leftover files, but no blob: no intent is old enough
         assert list(log.blobs.files.names()) == ([blob_name(DIGEST)] if after else [])
         assert log.blobs.used_bytes() == (len(CONTENT) if after else 0)
         assert not after or log.blobs.get(INTENT.ref) == CONTENT

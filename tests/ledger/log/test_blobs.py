@@ -1,4 +1,4 @@
-"""A blob is stored once, in a file, under both hashes, and is read back unchanged or not at all."""
+"""A blob is stored once, in a file, and found by either hash; it is read back unchanged or not at all."""
 
 from __future__ import annotations
 

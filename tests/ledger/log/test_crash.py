@@ -67,5 +67,5 @@ def test_no_acknowledged_event_is_lost_and_entries_and_tree_agree_after_each_kil
     for run in runs:
         assert all(ids[index] == identity for index, identity in run.acknowledged.items())
     assert sum(len(run.acknowledged) for run in runs) > len(runs)
-    if is_long_run:  # a few kills may all miss an append, because its duration depends on the machine
+    if is_long_run:  # with few kills, all may miss an append: its duration depends on the machine
         assert sum(run.died_in_append for run in runs) >= len(runs) // 5

@@ -33,7 +33,7 @@ with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=4) as env:
 
 
 def grow(folder: Path, seed: int) -> Path:
-    """Make a store by many puts and deletes, so that free pages are anywhere in it; return its file."""
+    """Make a store with many puts and deletes, so that free pages are all over it; return its file."""
     choice = random.Random(seed)
     with lmdb.open(str(folder), max_dbs=4, map_size=2**28, sync=False) as env:
         table = env.open_db(b"x")
@@ -64,7 +64,8 @@ def test_file_is_refused_exactly_if_a_page_in_use_is_missing(tmp_path: Path, see
             try:
                 check_data_file(file)
             except Corrupted:
-                # A refused file lacks pages of the store, or of the list of free pages, which readers never touch.
+                # The file lacks pages of data, or of the list of free pages. Readers never touch that list, so the
+                # file may still be readable.
                 assert cut < size
             else:
                 assert can_be_read(tmp_path)
@@ -82,7 +83,7 @@ def test_log_that_is_cut_short_is_corrupted_and_says_how_to_restore(home: Path, 
 
 
 def swap_byte_order(page: bytes) -> bytes:
-    """Return a meta page as a machine with the other byte order writes it."""
+    """Return a meta page as a machine with the opposite byte order writes it."""
     return page[:16] + bytes(reversed(page[16:20])) + page[20:]
 
 

@@ -1,4 +1,4 @@
-"""Waiting readers rely on ``last_transaction``: it must never be ahead of the transaction that a reader gets."""
+"""``last_transaction`` is never newer than the transaction that a reader then gets: waiting readers rely on this."""
 
 from __future__ import annotations
 

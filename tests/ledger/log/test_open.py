@@ -46,10 +46,10 @@ def check_whole(ledger: Ledger, acknowledged: list[str]) -> None:
 
 
 def fill(ledger: Ledger) -> list[str]:
-    """Append until the store is full; return the acknowledged ids. No refused write changes the head.
+    """Append until the store is full; return the acknowledged ids. No refused write may change the head.
 
-    It is full when it has refused three writes in a row: LMDB reuses the pages that a commit freed only when no reader
-    can see them any more, so that one more write may succeed after the first refusal.
+    The store is full when it has refused three writes in a row. A write may succeed after the first refusal, because
+    LMDB reuses freed pages only when no reader can see them any more.
     """
     acknowledged: list[str] = []
     ledger.emit("alice", "session/s1", SessionStarted())
@@ -120,7 +120,8 @@ def test_new_lock_file_has_its_blocks_on_the_disk(tmp_path: Path) -> None:
     folder = tmp_path / "blobs"
     new_environment(folder)
     status = (folder / "lock.mdb").stat()
-    assert status.st_blocks * 512 >= status.st_size  # a write to a page without a block ends a process on a full disk
+    # On a full disk, a write to a mapped page that has no block on the disk would kill the process.
+    assert status.st_blocks * 512 >= status.st_size
     assert {path.name for path in folder.iterdir()} == {"data.mdb", "lock.mdb"}
 
 
@@ -169,7 +170,7 @@ def test_folder_without_a_ledger_is_refused_and_left_empty(tmp_path: Path) -> No
 
 
 def test_log_is_not_created_in_place_of_a_file(tmp_path: Path) -> None:
-    # A file in place of the folder, because tests may run as root, which may open any folder.
+    # Use a file in place of the folder, not a folder without permissions: tests may run as root, which may open any.
     (tmp_path / "log").write_text("")
     assert code_of(tmp_path, create=True) == "STORE_UNAVAILABLE"
     assert code_of(tmp_path) == "NO_LEDGER"
@@ -203,7 +204,7 @@ def rewrite_head(ledger: Ledger, change: Callable[[Head], bytes]) -> None:
 
 
 def packed(head: Head, **change: Any) -> bytes:
-    """Return a changed head as it is stored."""
+    """Return a head with changes in its stored form."""
     return msgspec.msgpack.encode(msgspec.structs.replace(head, **change))
 
 
@@ -231,7 +232,7 @@ def test_head_that_does_not_fit_the_entries_stops_the_start(
     with Ledger(home) as ledger:
         rewrite_head(ledger, change)
     assert code_of(home) == code
-    assert code_of(home) == code  # the first attempt left nothing open
+    assert code_of(home) == code  # again, because the first attempt must leave nothing open
 
 
 def test_lost_last_entry_stops_the_start(home: Path) -> None:

@@ -99,7 +99,7 @@ def test_rewriting_does_not_write_through_links_that_somebody_prepared(ledger: L
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("of somebody else")
         (ledger.home.path / name).symlink_to(tmp_path / name)
-    (ledger.home.path / "log.old").mkdir()  # a person put it there
+    (ledger.home.path / "log.old").mkdir()  # not a name that rewriting uses: a person made this folder
     ledger.redact(secret)
     assert (ledger.home.path / "log.old").exists()
     for name in ("log.rewritten", "log.replaced"):
@@ -112,7 +112,7 @@ def test_former_log_is_not_deleted_while_another_process_replaces_it(tmp_path: P
     for name in ("log", "log.rewritten", "log.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / FILE).touch()
-    remove_old(tmp_path / "log")  # it looked at the log just before that process renamed it
+    remove_old(tmp_path / "log")  # as if called between the two renames of the other process
     assert (tmp_path / "log.replaced" / FILE).exists()
     (tmp_path / "log.rewritten" / FILE).unlink()
     (tmp_path / "log.rewritten").rmdir()
@@ -127,27 +127,27 @@ def read_last(ledger: Ledger) -> None:
 
 
 def keep_erasing(ledger: Ledger, stop: threading.Event) -> None:
-    """Rewrite the log's file whenever it is marked."""
+    """Rewrite the log's file whenever an erasure has marked it."""
     while not stop.wait(0.001):
         finish_erasures(ledger.log)
 
 
 class Waiting:
-    """The order of several nodes, with only one of them: publishing means waiting for the event loop."""
+    """A double of the order among nodes: there is one node, and publishing is waiting for the event loop."""
 
     def __init__(self, wait: Callable[[], None]) -> None:
         self._wait = wait
 
     def catch_up(self, attempt: int) -> None:
-        """Nobody else writes."""
+        """Do nothing: no other node writes."""
 
     def publish(self, start: int, entries: list[bytes]) -> None:
-        """Wait."""
+        """Wait for the event loop."""
         self._wait()
 
 
 def test_event_loop_that_a_writer_waits_for_never_waits_for_that_writer(ledger: Ledger) -> None:
-    """As in a node among others: the gate publishes within its transaction, and the event loop reads meanwhile."""
+    """This happens in one of several nodes: the gate publishes within its transaction while the event loop reads."""
     redactions = [
         ledger.sign(ROOT, Draft(stream="ledger", data=ledger.redaction(index)))
         for index in log_secrets(ledger, times(10, 8))

@@ -1,4 +1,4 @@
-"""Two processes write and a third reads one LMDB: no root is ever wrong, no size goes back, no claim is won twice."""
+"""Two processes write to an LMDB that a third reads: no root is wrong, no size shrinks, no claim is won twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def start(home: Path, name: str) -> subprocess.Popen[str]:
-    """Start a writer and wait until it is ready to contest."""
+    """Start a writer that contests claims, and wait until it is ready."""
     program = subprocess.Popen(
         [
             sys.executable,

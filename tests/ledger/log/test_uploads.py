@@ -41,7 +41,7 @@ CHUNK = blob_chunk_bytes
 
 
 def later_ms() -> int:
-    """Return a time when all intents until now have expired. Call it in the test: at collection it is too early."""
+    """Return a time at which all intents until now have expired. Call it within a test, after the intents are made."""
     return now_ms() + (blob_unreferenced_max_s + 60) * 1000
 
 
@@ -125,7 +125,7 @@ def test_two_uploads_of_the_same_content_are_independent(ledger: Ledger) -> None
     with ledger.client() as client:
         for name in ("alice", "bob"):
             begin(client, ledger.intent(name, content))
-        client.uploads.add("bob", digest, 0, b"b" * CHUNK)  # not the announced content
+        client.uploads.add("bob", digest, 0, b"b" * CHUNK)  # has another hash than announced
         client.uploads.add("alice", digest, 0, content[:CHUNK])
         progress = client.uploads.add("alice", digest, 1, content[CHUNK:])
         assert client.uploads.add("bob", digest, 1, content[CHUNK:]) == progress
@@ -258,7 +258,7 @@ def test_entries_that_came_during_the_search_are_not_read_under_the_lock_of_the_
 
     monkeypatch.setattr(ledger.log, "writing", watched)
     monkeypatch.setattr(expiry, "_next_references", read)
-    # The search has found both blobs when it reports its progress.
+    # When the search reports its progress, it has found both blobs unreferenced; then one gets a reference.
     result = drop_unreferenced(ledger.log, now_ms=later_ms(), progress=lambda *_: refer(ledger, ref))
     assert (result, refs_of(ledger.log.blobs)) == (ExpiryResult(1, 4), [ref])
     assert held[-2:] == [True, False]
@@ -409,7 +409,7 @@ with Ledger(Path(sys.argv[1])) as ledger, ledger.client() as client:
 
 
 def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(home: Path) -> None:
-    """In each round, one process appends an event for a blob while the other deletes unreferenced blobs."""
+    """In each round, one process appends an event that references a blob while another deletes unreferenced blobs."""
     rounds = times(24, each=40)
     with Ledger(home):
         pass
@@ -435,7 +435,7 @@ def test_events_and_dropping_in_two_processes_leave_no_entry_without_its_blob(ho
             start_next_step()
             ref = process.stdout.readline().strip()
             start_next_step()
-            time.sleep(0.0005 * (number % 8))  # so that either may be first
+            time.sleep(0.0005 * (number % 8))  # different delays, so that either process may be first
             drop_unreferenced(log, now_ms=later_ms())
             assert process.stdout.readline().strip() == ref
             with log.snapshot() as snapshot:

@@ -1,4 +1,4 @@
-"""A program that writes into a ledger: ``appending`` until it is killed, or ``contesting`` claims.
+"""A program that writes to a ledger: it appends until it is killed (``appending``) or claims handoffs (``contesting``).
 
 It prints ``append`` when a transaction begins to write, and ``committed INDEX ID`` for each acknowledged event.
 """
@@ -40,7 +40,7 @@ def sizes() -> Iterator[int]:
 
 
 def append_until_ended(ledger: Ledger, run: str, appends: int, share: float) -> None:
-    """Append without end; after ``appends`` appends, a signal kills this process during the next one.
+    """Append without end; during the append after the first ``appends``, a signal kills this process.
 
     The signal comes after ``share`` of the previous append's time, because that time depends on the machine and its
     load. It is an unhandled timer signal, which ends the process like SIGKILL. A signal from another process would come
@@ -68,9 +68,9 @@ def append_until_ended(ledger: Ledger, run: str, appends: int, share: float) -> 
 
 
 def contest(ledger: Ledger, run: str, handoffs: int) -> None:
-    """Claim every handoff, with findings in between; print each outcome. The two runs begin at opposite ends.
+    """Claim every handoff, with findings in between; print each outcome. The two processes begin at opposite ends.
 
-    After its first claim, a run waits for another line. So each run has won a claim before they contest any.
+    After its first claim, a process waits for a line of input. So each wins a claim before they compete for any.
     """
     stream = f"session/{run}"
     ledger.emit("bob", stream, SessionStarted())

@@ -1,4 +1,4 @@
-"""The permitted actions of a node, given its messages and observations: read, accept, run workers, rebuild a stream."""
+"""The actions that a node may take after its observations: answer reads, admit events, run workers, rebuild streams."""
 
 from __future__ import annotations
 
