@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def filled(events: int) -> Forge:
-    """Return an honest log of so many events: single events, batches, two more streams, a delegated key."""
+    """Return an honest log with this number of events: single ones and batches, also signed with a delegated key."""
     forge = Forge()
     forge.submit(
         forge.sign("alice", Draft(stream="session/more", kind="session.started", data=EXAMPLES["session.started"]))
@@ -99,7 +99,7 @@ def changed_members(members: Members, others: Members, chance: random.Random) ->
             members.insert(0, members.pop(at))
         case 7:
             members[at] = (chance.choice(("evil", "../" + name, name[:-1] or "x", name + "/", "tile/0/999")), data)
-        case _:  # the same lengths everywhere, and other bytes in one position
+        case _:  # flip one bit, so that all lengths stay the same
             place = chance.randrange(len(data))
             members[at] = (name, data[:place] + bytes((data[place] ^ 1 << chance.randrange(8),)) + data[place + 1 :])
     return members
@@ -135,7 +135,7 @@ def changed_text(members: Members, _others: Members, chance: random.Random) -> M
 
 
 def changed_entries(forge: Forge, chance: random.Random) -> None:
-    """Change the entries of a log; its keeper signs the export of it anew."""
+    """Change entries of a log, before its keeper exports it and signs the export."""
     entries = forge.entries
     at, other = chance.randrange(len(entries)), chance.randrange(len(entries))
     entry, fields = decode_entry(entries[at]), {}

@@ -124,6 +124,6 @@ def mutated_text(body: dict[str, Any], chance: random.Random) -> bytes:
                 del data[at]
             case 2:
                 data.insert(at, chance.choice(BYTES))
-            case _:  # repeats a part of the text
+            case _:  # repeat a part of the text
                 data[at:at] = data[at : at + chance.randrange(30)]
     return bytes(data)

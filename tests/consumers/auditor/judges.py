@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
 
 @cache
 def program() -> Any:
-    """Return the joined program as a module, as each bundle carries it."""
+    """Return as a module the program ``verify.py`` that each bundle contains."""
     module = ModuleType("verify")
     sys.modules["verify"] = module  # dataclasses look their module up
     module.__file__ = "verify.py"

@@ -64,7 +64,7 @@ class RandomLog:
             self.stage.checkpoint_with = self.stage.keys["bob"]
 
     def is_likely(self, percent: int) -> bool:
-        """Return true in so many of a hundred cases."""
+        """Return true with this probability."""
         return self.chance.randrange(100) < percent
 
     def agent(self) -> str:
@@ -153,13 +153,13 @@ class RandomLog:
         self.stage.clock.advance(0.001)
 
     def redact(self) -> None:
-        """Erase a body, only announce it, or announce the remnant of another body; mostly as root."""
+        """Erase a body and append its redaction, or only one of the two, or a redaction that names another event."""
         stage, chance = self.stage, self.chance
         index = chance.randrange(6, len(stage.entries))
         try:
             data = redaction(stage, index)
         except Refused:
-            return  # it is erased already, and its remnant is wrong
+            return  # the entry was erased earlier, with a wrong remnant
         if self.is_likely(80):
             erased(index, chance.choice((ERASED, ERASED, ERASED, "*")))(stage)
         if self.is_likely(85):
@@ -184,7 +184,7 @@ class RandomLog:
         self.ids.append(event_id(decode_entry(self.stage.entries[-1]).commitment))
 
     def operate(self) -> None:
-        """Append an event of a row that fits, or of any."""
+        """Append an event of a row that fits the state, or of any row."""
         chance = self.chance
         row = chance.choice(ROWS)
         row = row if row.family == "handoff" or self.is_likely(70) else chance.choice(ROWS)

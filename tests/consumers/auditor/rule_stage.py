@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
     @property
     def when(self) -> dict[str, Any]:
-        """The values of the data that it is for."""
+        """The values that the data of an event must have for this row to apply."""
         return dict(self.row.get("when", {}))
 
 

@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 @pytest.fixture
 def states() -> dict[str, Forge]:
-    """A log, the same log with three entries more, and a fork of that."""
+    """A log, the same log with more entries, and the same log with other entries instead of these."""
     states = {name: Forge() for name in ("old", "new", "fork")}
     for at in range(ADDED):
         states["new"].emit("alice", SESSION, finding(at))

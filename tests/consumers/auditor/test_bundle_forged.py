@@ -1,4 +1,4 @@
-"""Bundles of a dishonest maker: forged, shortened, with other members or none; each is refused or its fault named."""
+"""Bundles that a dishonest maker forged, shortened or emptied: each is refused, or its fault is named."""
 
 from __future__ import annotations
 

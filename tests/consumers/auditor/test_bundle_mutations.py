@@ -90,7 +90,7 @@ def test_changed_members_are_judged_alike(stream: str | None, tmp_path: Path) ->
 
 @pytest.mark.parametrize("stream", [None, SESSION, "handoff/filed-0", "handoff/open", "record/x"])
 def test_changed_blobs_are_judged_alike(stream: str | None, tmp_path: Path) -> None:
-    """A blob that an entry needs is missed, one that no entry names is refused, and others may be absent."""
+    """A missing blob that an entry needs is reported, one that no entry names is refused; others may be absent."""
     path, forge = tmp_path / "changed.tar", with_blobs()
     honest = members_of(forge.export(path, stream))
     assert agreement(path) == "both say VALID"

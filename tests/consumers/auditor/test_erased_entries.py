@@ -87,7 +87,7 @@ def largest_batch(forge: Forge) -> None:
 
 
 def other_kind(forge: Forge) -> None:
-    """Claim that the erased event was of another kind on its stream: verifiers trust root's word for that."""
+    """Claim that the erased event was of another kind on its stream: verifiers trust root's statement on that."""
     data = redaction(forge)
     changed = remnant_at(forge, TARGET).replace(b'"finding":', b'"unknown":').replace(b"finding.", b"unknown.")
     changed = changed.replace(f'"evidence":["{ERASED}"],'.encode(), b"")
@@ -241,7 +241,7 @@ def test_every_kind_that_can_be_erased_is_and_both_verifiers_read_the_rest(tmp_p
     assert {one.entry for one in report.erased} >= {*erased_indexes}
     mine, other = ours(path), alone(path, "--accept", "PARTIAL")
     assert (mine.word, mine.codes) == ("SUSPECT_KEY", {})
-    assert (other.word, other.codes) == ("PARTIAL", {}), other.text  # it replays no rules of Tree of Thoughts
+    assert (other.word, other.codes) == ("PARTIAL", {}), other.text  # it has no rules of Tree of Thoughts
     assert len(kinds) > 40, kinds
     assert codes == {"NOTHING_CHANGED", "TRANSITION_NOT_ALLOWED"}
 

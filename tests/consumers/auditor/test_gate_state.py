@@ -63,7 +63,7 @@ def gate_of(ledger: Ledger, folder: Path) -> str:
     ledger.emit("alice", stream, SessionStarted())
     log, part = folder / "log.tar", folder / "part.tar"
     for path in (log, part):
-        path.unlink(missing_ok=True)  # another ledger's or stream's, perhaps: an export replaces none
+        path.unlink(missing_ok=True)  # an export does not replace a file of another ledger or stream
     with ledger.client() as client:
         texts = {str(client.streams.gate_state()), str(verify_log(client).gate)}
         export_bundle(client, log)

@@ -43,7 +43,7 @@ def unreadable(forge: Forge, author: str = "alice") -> int:
 
 def test_entry_after_an_unreadable_one_is_not_blamed(tmp_path: Path) -> None:
     forge = Forge()
-    finding(forge, "bob")  # to precede the refused event, which no other entry explains
+    finding(forge, "bob")  # refused: it precedes the unreadable entry, which therefore cannot excuse it
     index = unreadable(forge)
     finding(forge)
     finding(forge, "bob", corr="after it")

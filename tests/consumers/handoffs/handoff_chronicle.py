@@ -90,7 +90,7 @@ class Chronicle:
             assert is_human, "reviewed by its sender"
 
     def _sender(self, before: list[Told]) -> str:
-        """Return From: who created it, or whom its last import claims."""
+        """Return the sender: the agent that created the handoff, or the author that its last import claims."""
         made = [one.step for one in before if one.step.kind in ("handoff.created", "record.imported")][-1]
         return made.author if made.kind == "handoff.created" else made.data.get("claimed_author", "")
 
@@ -103,7 +103,7 @@ def _content(told: list[Told]) -> tuple[Told, dict[str, Any], list[Told]]:
 
 
 def _holder(told: list[Told], now_ms: int) -> str | None:
-    """Return who holds the work: claimed it, and neither gave it back nor let the lease run out."""
+    """Return the agent that claimed the work and has not released it, if its lease has not expired."""
     holder, until_ms = None, None
     for one in told:
         if until_ms is not None and one.now_ms >= until_ms:
@@ -119,7 +119,7 @@ def _holder(told: list[Told], now_ms: int) -> str | None:
 
 
 def _open_criteria(told: list[Told]) -> set[int]:
-    """Return the criteria that nobody waived, and nobody checked since the content was set or changes were asked."""
+    """Return the criteria that nobody waived, and that nobody checked since the last change or request for changes."""
     _, content, since = _content(told)
     marks = dict.fromkeys(range(len(content.get("criteria", []))), "open")
     for one in since:

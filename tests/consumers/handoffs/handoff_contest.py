@@ -67,7 +67,7 @@ class Process:
 
 
 class ReaderAt(Reader):
-    """A reader whose *now* is the machine's."""
+    """A reader that takes the test's ``now_ms`` for the present time."""
 
     now_ms = START_MS
 
@@ -174,7 +174,7 @@ class Contest:
     def look(self) -> None:
         """Check that gate and view agree on every handoff, and that none waits for itself.
 
-        All that is shown is compared for those that somebody tried something with since the last look.
+        All fields are compared for those handoffs on which an operation was tried since the last look.
         """
         self.chronicle.has_no_cycle()
         self.reader.now_ms = max(self.known.last_ms, self.now_ms)

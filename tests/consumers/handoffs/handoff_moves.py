@@ -57,7 +57,7 @@ class Moves:
         self.versions: dict[str, None] = {NO_REF: None}
 
     def is_one_of(self, count: int) -> bool:
-        """Whether something happens that happens once in ``count`` times."""
+        """Return true once in ``count`` times, on average."""
         return self.chance.randrange(count) == 0
 
     def roles(self) -> list[Role]:
@@ -157,7 +157,7 @@ class Moves:
         return Step(ROOT, "role.revoked", agent, {"agent": agent, "role": role})
 
     def author(self, kind: str, handoff: HandoffState | None) -> str:
-        """Draw who has that part in a handoff, three times of four; else another party of it, or anybody."""
+        """Draw an author: mostly a party that the rules let sign this kind, else another party, or anybody."""
         if handoff is None or self.is_one_of(8):
             return self.chance.choice(ANYBODY)
         wanted = {party for row in ROWS if row.kind == kind for party in row.by} or {"sender"}
@@ -195,12 +195,12 @@ class Moves:
         return drawn[kind]() if kind in drawn else smallest(kind)
 
     def result(self, name: str) -> str:
-        """Draw the result that was handed in, or another."""
+        """Draw the result that was reported, or another one."""
         handoff = self.known.handoffs.get(name)
         return NO_REF if handoff is None or not handoff.result or self.is_one_of(8) else handoff.result
 
     def version(self, name: str) -> str:
-        """Draw the version that a handoff has, or one that it or another had."""
+        """Draw the present version of a handoff, or any version that some handoff had."""
         handoff = self.known.handoffs.get(name)
         is_other = handoff is None or self.is_one_of(4)
         return self.chance.choice(list(self.versions)) if handoff is None or is_other else handoff.version
@@ -221,7 +221,7 @@ class Moves:
         return must | {key: value for key, value in optional.items() if value}
 
     def imported(self, name: str) -> dict[str, Any]:
-        """Draw the record of a file that claims whatever, by whomever, and may name nobody to do it."""
+        """Draw the record of an imported file with any claims and any claimed author, sometimes without a receiver."""
         mapped = self.content()
         if self.is_one_of(6):
             mapped["reviewer"] = mapped["to"]

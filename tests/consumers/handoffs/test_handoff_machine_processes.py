@@ -32,7 +32,7 @@ class TwoProcesses(RuleBasedStateMachine):
 
     @initialize(chance=st.randoms(use_true_random=True), behind_s=st.sampled_from([0, 7]))
     def begin(self, chance: Random, behind_s: int) -> None:
-        """Register agents with whatever roles, and let alice hand things over as it should be done, one in a file.
+        """Register agents with random roles, and let alice hand over three things correctly, one of them by a file.
 
         The clock of the second process may be behind that of the first.
         """
@@ -107,7 +107,7 @@ class TwoProcesses(RuleBasedStateMachine):
         return codes
 
     def remember(self) -> None:
-        """Keep every version that there was, to be approved when it is no longer the one."""
+        """Store every version, so that later steps can try to approve versions that are outdated."""
         self.moves.versions |= dict.fromkeys(one.version for one in self.contest.known.handoffs.values())
 
     @invariant()

@@ -59,7 +59,7 @@ def importing(ledger: Ledger, reader: Reader) -> Import:
 
 
 def numbers(done: NoteImport) -> tuple[int, ...]:
-    """Return read, mapped, kept aside, lost and added."""
+    """Return the numbers of notes that were read, mapped, unmapped, lost and added."""
     answer = done.answer()
     return tuple(answer[name] for name in ("read", "mapped", "unmapped", "lost", "added"))
 

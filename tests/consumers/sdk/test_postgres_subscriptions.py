@@ -67,7 +67,7 @@ def find(ledger: Ledger, *texts: str) -> None:
 
 
 def write(event: Event, db: Any) -> None:
-    """Be the effect: a row."""
+    """Write a row: the effect under test."""
     db.execute("INSERT INTO done VALUES (%s, %s)", (event.index, event.data.finding))
 
 

@@ -35,7 +35,7 @@ EVENTS = 64
 
 
 def wait_for(client: Client, part: Assignment, count: int, actors: Processes) -> None:
-    """Wait until a task has so many events, or is over."""
+    """Wait until a task has ``count`` events, or is over."""
     position, seen = part.start, 0
     while seen < count and not actors.is_done():
         page = client.entries(position, stream=f"tot/{part.opening.task_id}", wait_s=0.5)

@@ -15,7 +15,7 @@ from deedbook.consumers.thoughts.phrases import language_of, phrase
 ROOM = Path(phrases.__file__).parent
 TABLE = tomllib.loads((ROOM / "phrases.toml").read_text("utf-8"))
 CODE = "".join(path.read_text("utf-8") for path in ROOM.rglob("*.py"))
-MAY_BE_LEFT_OUT = {"game_join_next"}  # Chinese counts the number that is joined
+MAY_BE_LEFT_OUT = {"game_join_next"}  # only the Chinese phrase says which number is joined
 
 
 def places(text: str) -> set[str]:

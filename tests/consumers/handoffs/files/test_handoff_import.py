@@ -89,7 +89,7 @@ def write(folder: SyncedFolder, files: dict[str, bytes]) -> None:
 
 
 def assert_counted(counts: Counts) -> None:
-    """Hold that nothing was lost."""
+    """Check that nothing was lost."""
     answer = counts.answer()
     assert answer["lost"] == 0
     assert counts.read == counts.mapped + len(counts.unmapped_records)
@@ -235,7 +235,7 @@ def test_file_that_cannot_be_read_is_kept_aside_with_the_reason(
         (b"---\ntitle: x\n---\nFrom: ana\n", False),
         (b"# Fix it\n---\nfrom: ana\n---\n", False),
         (b"---\nfrom: ana\n", False),
-        (b"---\n" + b"to:\n" * 200_000, False),  # a stranger may send this
+        (b"---\n" + b"to:\n" * 200_000, False),  # a stranger's file may be this long
     ],
     ids=["front matter", "another", "not in front", "open", "long"],
 )

@@ -158,7 +158,8 @@ def test_edit_and_event_meet_while_it_runs(folder: SyncedFolder, running: tuple[
     size, inode = folder.size(), folder.file().stat().st_ino
     time.sleep(1.0)
     assert (folder.size(), folder.file().stat().st_ino) == (size, inode)
-    # The event may come before the watcher has read the ledger again after its signing: then one write does for both.
+    # The new event may arrive before the watcher reads the ledger again after it signed. Then it writes the file once
+    # for both events.
     assert [one.what for one in running[1].told] in (["signed", "written"], ["signed"])
 
 

@@ -142,7 +142,7 @@ def test_kill_at_any_step_changes_nothing(
         folder.close()
 
     def play(after: int | None) -> tuple[Any, int]:
-        """Go on from a copy of the scene, by a clock of its own."""
+        """Continue from a copy of the scene, with a clock of its own."""
         base = tmp_path / ("whole" if after is None else f"killed-{after}")
         shutil.copytree(begun, base)
         with Ledger(base / ".deedbook", map_size=16 * 1024**2, clock=Clock(clock.now_ms)) as ledger:

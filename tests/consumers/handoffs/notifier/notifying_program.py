@@ -17,7 +17,10 @@ from deedbook.projections.answers.reader import Reader
 
 
 def main(home: str, store: str, until: int, tables: str, later_s: float) -> None:
-    """Notify by the tables until everything before an index was read and all that is due was tried, so much later."""
+    """Run a notifier with these ``[[notify]]`` tables, whose clock is ``later_s`` ahead.
+
+    It ends when it has read all entries before the index ``until`` and tried every delivery that is due.
+    """
     actions = Actions(notify=json.loads(tables))
     settings = Settings(home=Path(home), config=Config(map_size_bytes=MAP_SIZE), actions=actions)
     with LocalClient(settings) as client, Reader(client, settings) as reader:

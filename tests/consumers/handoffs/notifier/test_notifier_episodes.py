@@ -1,4 +1,4 @@
-"""A waiting episode is one as long as it holds without interruption, however often somebody looks."""
+"""An agent's wait counts as one episode until it is interrupted, however often the notifier observes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One notifier has a store; one that cannot be used stops the notifier, and nothing is recorded by half."""
+"""A store has one notifier at a time. An unusable store stops the notifier, and nothing is recorded by half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Once per waiting episode over many events, and from the first start on."""
+"""The notifier sends one notice for each wait, however many events come, and none for waits before its first start."""
 
 from __future__ import annotations
 

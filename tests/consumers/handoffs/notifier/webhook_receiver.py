@@ -1,7 +1,7 @@
 """A receiver of webhooks that answers by a script.
 
-It checks every signature by the words of the Standard Webhooks specification, not with the code that made it. A request
-beyond the script's end is answered 204.
+It checks every signature with its own implementation of the Standard Webhooks specification, not with the code that
+made the signature. After the script's end it answers with 204.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """minimax verifies, claude validates, gemini optimizes: over the bus, with the router killed twice on the way.
 
-The router's effect is an event in somebody else's log, so each kill falls where it hurts: the handoff is in the log,
-and the router's position is not moved past its cause.
+The router's position and the log are two stores. So each kill comes between the two writes: the new handoff is in the
+log, and the router's position is still before the event that caused it.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Deed:
         said = self.run(*arguments, "--json")
         assert said.code == 0, said.out
         document: dict[str, Any] = json.loads(said.out)
-        # Only a page that is not the last says something beside the document: how to get the rest.
+        # Standard error is empty, except for a page that is not the last: then it says how to get the rest.
         assert said.err == "" or ("; continue with: " in said.err and said.err.endswith(" --json\n")), said.err
         assert said.err == "" or document["next"] in said.err
         assert document["schema_version"] == 1

@@ -1,4 +1,4 @@
-"""A stranger's repository, in which every setting acts, as its victim has just cloned it: ``clone``.
+"""The fixture ``clone``: a stranger's repository that a victim has just cloned, with settings that run and send things.
 
 Each action leaves a trace: the server program and the command append to a file, and a server of the test stores
 everything that is sent.

@@ -144,7 +144,7 @@ def test_nothing_is_signed_over_a_log_that_changed(scene: Scene) -> None:
 
 
 def test_bundle_of_another_history_is_told_by_a_reader_of_the_ledger(scene: Scene) -> None:
-    """Exported by somebody without a trust store, at sizes before and after the head that this reader trusts."""
+    """Somebody without a trust store exports the bundles, at sizes below and above the head that this reader trusts."""
     folder = scene.deed.home.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "nothing"))

@@ -28,7 +28,7 @@ MAIN = ("--base", "origin/main")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Call git as nobody in particular."""
+    """Call git with a placeholder author and without any user's settings."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     names = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     command = ["git", "-C", str(folder), "-c", "init.defaultBranch=main", *arguments]

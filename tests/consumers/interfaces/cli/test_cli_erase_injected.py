@@ -45,7 +45,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def deed(folder: Path, *words: str) -> inside.Said:
-    """Call a verb, and nothing fails."""
+    """Call a verb without injecting a fault."""
     places = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
     return inside.deed("--home", folder / ".deedbook", *words, **places)
 

@@ -110,7 +110,7 @@ def ids_in(stage: Place) -> list[str]:
 
 
 def deed(stage: Place, *arguments: str) -> inside.Said:
-    """Call a verb, and nothing fails."""
+    """Call a verb without injecting a fault."""
     return inside.deed("--home", stage.folder / ".deedbook", *arguments)
 
 

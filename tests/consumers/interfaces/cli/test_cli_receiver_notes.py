@@ -92,7 +92,7 @@ def test_files_changed_since_the_claim_are_named_before_anything_is_signed(
     (folder / "older.txt").touch()
     for agent, role in (("a", "agent"), ("b", "agent"), ("rita", "human")):
         alone("agent", "add", agent, "--role", role, "--unprotected")
-    time.sleep(0.05)  # a file's time is that of the last tick of the kernel's clock
+    time.sleep(0.05)  # file times come from the kernel's last clock tick, so the claim must be a tick after older.txt
     name = claimed(alone, "h")
     alone("handoff", "check", name, "--all", "--as", "b")
     for changed in ("sub/tracked.py", "sub/new.py", "committed.py", "out/log", f"{name}.md", f"{name}.deed.json"):

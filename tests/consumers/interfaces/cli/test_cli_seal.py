@@ -284,7 +284,7 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next(
         content,
         os.urandom(len(content)),
         b"",
-    ):  # as after a crash between the signature and the end of the key
+    ):  # as after a crash between the signature and the deletion of the key
         key.touch(mode=0o600)
         key.write_bytes(left)
         shows_erased(own.run("session", "show", "s", "--unseal", "--as", "a"))

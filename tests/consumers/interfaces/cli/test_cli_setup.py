@@ -103,7 +103,7 @@ def test_a_team_gets_commands_that_name_no_path_and_no_second_setup(
     assert settings["hooks"]["SessionStart"][0]["hooks"][0]["command"] == f"deed hook {harness}"
     written = files(project)
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
-    monkeypatch.setenv("DEEDBOOK_AGENT", "codex")  # a user's own agent, none of the team's
+    monkeypatch.setenv("DEEDBOOK_AGENT", "codex")  # this user's agent, which the team's settings do not name
     assert {one["done"] for one in ready.data("setup", harness)["files"]} == {"unchanged"}
     assert files(project) == written
     assert ready.data("setup", harness, "--check")["installed"] is True

@@ -14,7 +14,7 @@ from deedbook.projections.agents import queries
 if TYPE_CHECKING:
     from looking import Viewer
 
-STATUSES = {1: "overconfident", 2: "not_assessable"}  # the status is another tool's word; the values beside it say more
+STATUSES = {1: "overconfident", 2: "not_assessable"}  # claimed by another tool, and less precise than its values
 REPORT = {
     "report_type": "complete",
     "ai_id": "x",

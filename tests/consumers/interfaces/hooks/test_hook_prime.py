@@ -41,7 +41,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_who_acts_comes_first_then_dead_ends_then_what_waits_then_the_last_session(busy: Place) -> None:
     made = busy.data("prime", "--task", "Move the parser to another grammar", "--as", "ben")
-    assert made["sections"] == ["you", "what is new", "dead ends", "related", "what waits"]  # the last is the related
+    # The section "related" includes the last session.
+    assert made["sections"] == ["you", "what is new", "dead ends", "related", "what waits"]
     other = busy.data("prime", "--task", "Paint the fence", "--as", "ben")
     assert other["sections"] == ["you", "what is new", "what waits", "the last session"]
     text = made["text"]

@@ -35,7 +35,7 @@ class Network(Protocol):
 
 
 def cut_each(nodes: Nodes, network: Network, rounds: int) -> None:
-    """Cut off one node after the other, so many times; the node that agents try first twice as often as any other."""
+    """Cut off the node that agents try first, ``rounds`` times; then, as many times, one of the others at random."""
     chance = random.Random(str(nodes.folder))
     for is_first in (True, False):
         with nodes.work():

@@ -242,7 +242,7 @@ class Nodes:
         assert self.failures == []
 
     def progress(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until ``count`` more findings are acknowledged."""
         least = len(self.acknowledged) + count
         eventually(lambda: len(self.acknowledged) >= least or bool(self.failures), f"{count} acknowledged")
         assert self.failures == []

@@ -32,7 +32,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 @pytest.fixture(scope="module")
 def bundle(source: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of it."""
+    """A bundle of that ledger."""
     path = tmp_path_factory.mktemp("bundle") / "audit.tar"
     with source.client() as client:
         export_bundle(client, path)

@@ -101,7 +101,7 @@ def test_closing_from_another_thread_ends_a_run(place: Place, tmp_path: Path) ->
         ledger.close()
         running.join(30)
         assert not running.is_alive()
-    # Closed before it began, a run says so.
+    # If the ledger is closed before a run begins, the run raises USAGE.
     assert [getattr(error, "code", error) for error in errors] in ([], ["USAGE"], ["USAGE"] * 2, ["USAGE"] * 3)
 
 

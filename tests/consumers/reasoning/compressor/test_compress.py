@@ -27,7 +27,7 @@ MINIMAL, STANDARD, FULL = TransferLevel
 
 
 def padded_audit(extra: int) -> ReasoningMemory:
-    """Return the audit with so many additional observations that support nothing."""
+    """Return the audit with ``extra`` more observations, on which no step rests."""
     more = [
         {"step": number, "type": "observation", "content": f"Page {number} of the manual is out of date"}
         for number in range(100, 100 + extra)

@@ -109,7 +109,7 @@ def test_report_is_published_on_the_reasonings_stream_and_found_by_its_ref(audit
 def test_every_change_of_the_latest_verdict_is_one_event(
     audited: AuditedLedger,
 ) -> None:
-    """Compared with any earlier report, the second failure would be dropped, and the latest verdict would be a pass."""
+    """A report is compared only with the latest one. Otherwise the second failure would be dropped as a repeat."""
     verdicts = []
     for text in ("JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n", None, "JWT_SECRET=changed\n"):
         if text is None:
@@ -117,7 +117,7 @@ def test_every_change_of_the_latest_verdict_is_one_event(
         else:
             write(audited.project, {"env.example": text})
         index = audited.validate("rita")
-        assert audited.validate("rita") == index  # the same as the latest: said once
+        assert audited.validate("rita") == index  # equal to the latest report, so it is not published again
         verdicts.append(audited.reader.answer("validations.latest", {"id": "audit"})["outcome"])
     # An assumption of the audit is open, so a report without faults is still "unchecked".
     assert verdicts == ["failed", "unchecked", "failed", "unchecked", "failed"]

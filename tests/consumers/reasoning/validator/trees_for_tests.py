@@ -24,7 +24,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder, as nobody in particular."""
+    """Run git in a folder, with a placeholder author and without any user's settings."""
     who = {f"GIT_{role}_{part}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"} | who
     done = subprocess.run(
