@@ -127,7 +127,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
     note = bundle.read("checkpoint")
     for index in manifest.indexes:
         if not {*layout.entry_names(index)}.isdisjoint(bundle.lost):
-            continue  # the versions of a later entry, or the signed lengths, show which stream lacks it
+            continue  # reported later: the versions of a later entry, or the signed lengths, show which stream lacks it
         data, proof = (bundle.read(name) for name in layout.entry_names(index))
         blobs.observe_bytes(index, data)
         try:
@@ -171,7 +171,7 @@ def _check_stream(bundle: Bundle, findings: Findings, anchor: Anchor) -> AuditRe
 
 
 def _report_refusals(part: PartialReplay, findings: Findings) -> None:
-    """Report every error of each entry, and as notes the refusals that a missing entry may explain."""
+    """Report the refused entries as problems, and as notes the refusals that a missing entry may explain."""
     for report, by_index in (
         (findings.problem, part.refused),
         (findings.note, part.notes),
@@ -279,9 +279,10 @@ def _check_members(bundle: Bundle, outcome: ReplayOutcome, findings: Findings) -
 
 
 def _check_page(bundle: Bundle, page: BundlePage, findings: Findings, *, may_differ: bool) -> None:
-    """Compare the page with the page of the entries.
+    """Report a page that differs from the one that the entries give.
 
-    If blobs are missing, the page may be the one of the complete bundle. So it may be, too, if they were put back.
+    If missing blobs were added to the bundle, its page may be the one with these blobs or the one without them. If
+    blobs are still missing (``may_differ``), a different page is only a note.
     """
     for line in page.unapproved():
         findings.note(None, "NOT_APPROVED", line)
@@ -349,9 +350,9 @@ def _commitment_in(bare: bytes) -> bytes | None:
 def split_items(
     content: bytes, wanted: Sequence[bytes | None], hash_of: HashOf, start: int, findings: Findings
 ) -> tuple[list[bytes], set[int]]:
-    """Return the items of a tile, each after its length, and the indexes of those without the wanted hash.
+    """Return the items of a tile, and the indexes of the items whose hash is not the wanted one.
 
-    An item without a wanted hash is not compared.
+    In a tile, each item follows its length. An item whose wanted hash is None is not compared.
     """
     items: list[bytes] = []
     damaged: set[int] = set()
@@ -375,7 +376,11 @@ def split_items(
 
 
 def _true_size(content: bytes, at: int, wanted: bytes, hash_of: HashOf) -> int:
-    """Return the length of the item at ``at``: one that gives the hash after changing a byte, else the stored one."""
+    """Return the true length of the item at ``at``.
+
+    One byte of the stored length may be wrong: return the length that gives the wanted hash. If there is none, return
+    the stored length.
+    """
     high, low = content[at : at + _LENGTH].ljust(_LENGTH, b"\0")
     for size in (*(byte << 8 | low for byte in range(256)), *(high << 8 | byte for byte in range(256))):
         item = content[at + _LENGTH : at + _LENGTH + size]

@@ -40,7 +40,7 @@ from deedbook.ledger.log.tiles import HASH_SIZE, TILE_WIDTH, tile_key
 attempts_max: Final = 5
 # If the head is lost, entries are read until the table ends.
 _SIZE_UNKNOWN: Final = 2**40
-# The most that the search for one changed byte hashes: this takes some seconds.
+# The search for one changed byte hashes at most this many bytes, which takes some seconds.
 search_hashed_max_bytes: Final = 4 * 1024**3
 
 

@@ -136,7 +136,7 @@ class PageReader:
 
 
 def _with_next(records: Iterator[Record]) -> Iterator[tuple[Record, bytes | None]]:
-    """Yield each record with the key after it; a record before an unreadable page is yielded first."""
+    """Yield each record with the key after it. The last record before an unreadable page is yielded, too, with None."""
     previous: Record | None = None
     try:
         for record in records:

@@ -122,7 +122,7 @@ def _rewrite(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, b
 
 
 def _state(txn: lmdb.Transaction, table: lmdb._Database, wanted: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the target state: ``wanted``, plus stored records that no entry gives."""
+    """Return the target state: ``wanted``, plus the stored records of those types that no replay produces."""
     return wanted | {key: value for key, value in _records(txn, table).items() if key[:1] in NOT_REPLAYED}
 
 

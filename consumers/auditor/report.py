@@ -75,18 +75,18 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tree_head`` is the Merkle root (hex) of the entries; for a bundle of one stream, the root that its proofs lead to;
     None if an entry could not be read. ``signatures`` is the number of events whose signature was verified.
-    ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index; ``contradictions`` of them say
-    that this is not the history that the auditor trusted before. ``is_root_right`` says whether the root key is the one
-    that the auditor expects; None if they named none. ``suspects`` are the first of ``suspects_total``
+    ``problems`` lists at most ``problems_listed_max`` of ``problems_total``, by index; ``contradictions`` counts those
+    that say that this is not the history that the auditor trusted before. ``is_root_right`` says whether the root key
+    is the one that the auditor expects; None if they named none. ``suspects`` are the first of ``suspects_total``
     entries that were signed by a key since declared compromised. An earlier audit verified the entries before
     ``resumed_at``, and this one hashed them again: they are the same. ``trusted_size`` is the size of the auditor's
     checkpoint, if this ledger signed it, and ``is_continued`` says that the log begins with it. ``missing`` is what a
     bundle of one ``stream`` lacks, ``missing_files`` the blobs that entries need and that are not here, and the entries
     that the folder of an unpacked bundle lacks, by their names in a bundle. ``agents`` are those of a bundle, in the
     order of their registration. ``gate`` says whether somebody must enter a passphrase before anything is approved;
-    None if an entry of authority is missing, or the ledger is not valid. ``erased`` are the first of
-    ``erased_total`` entries without a body whose remnant a redaction names. ``unread`` are the families without a
-    usable package here, with the number of their entries: their fields and rules were not checked.
+    None if an entry of authority is missing, or the ledger is not valid. ``erased`` are the first of ``erased_total``
+    entries without a body whose remnant a redaction names. ``unread`` are the families without a usable package here,
+    with the number of their entries: their fields and rules were not checked.
     """
 
     source: str

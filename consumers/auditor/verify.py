@@ -104,7 +104,7 @@ def verify_log(
 
 
 def _check_blobs(client: Client, needed: Mapping[str, int], findings: Findings) -> None:
-    """Report the blobs without which an entry is incomplete and that the ledger does not have, or not completely."""
+    """Report each blob that an entry needs and that the ledger lacks or has only in part."""
     for ref, index in needed.items():
         try:
             blob = client.stat_blob(ref)
@@ -185,7 +185,7 @@ def _abandons(replay: LogReplay, lost: CachedReplay) -> ResetPoint | None:
 
 
 def _report_lost(replay: LogReplay, lost: CachedReplay, findings: Findings) -> None:
-    """Report a history reset that abandons the cached entries; without one, report that the log lost them."""
+    """Report the history reset that abandons the cached entries; if there is none, report that the log lost them."""
     if (reset := _abandons(replay, lost)) is not None:
         findings.note(reset.index, "HISTORY_CHANGED", str(reset))
         return

@@ -1,4 +1,4 @@
-"""The agents of a ledger as people write them: ``To: Claude Code`` is ``claude-code``.
+"""Finds the agent that people mean by a name in a file: ``To: Claude Code`` means the agent ``claude-code``.
 
 Letters, digits and their order tell names apart; case, spaces, ``-`` and ``_`` do not, nor does a remark after the name
 (``kuro (Mac)``, ``kuro ← the author``). A name that could mean two agents means nobody, because the named agent may

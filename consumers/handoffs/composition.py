@@ -83,7 +83,7 @@ def approves_import(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> bo
 
 
 def _check_read(handoff: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Check that an amendment is of the version that was read, which it must name if it approves an import.
+    """Check that the amendment names the present version. It must name one if it approves an import.
 
     The amendment contains the whole content, so it stays right if the handoff changes before the gate accepts it.
     """

@@ -1,7 +1,7 @@
-"""Turns a caller's arguments into the events of a step of a handoff: an operation that leaves its content as it is.
+"""Turns a caller's arguments into the events of those operations on a handoff that leave its content as it is.
 
-``composition`` has the two others, which import the syntax of files. People count tasks and criteria from 1, events
-from 0.
+``composition`` does the same for the two others, ``create`` and ``amend``, and imports the syntax of files for them.
+People count tasks and criteria from 1, events from 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def query_for(verb: Verb) -> str:
 
 @contextmanager
 def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
-    """Add to a ``VERSION_MISMATCH`` what changed since: ``changed`` are the fields, ``changes`` their lines."""
+    """Add to a ``VERSION_MISMATCH`` the fields that changed since the version, and ``changes``, their lines."""
     try:
         yield
     except Refused as refusal:
@@ -62,7 +62,7 @@ def of_version(client: Client, id_: str, version: str | None) -> Iterator[None]:
 
 
 def place_of(verb: Verb, handoff: dict[str, Any], version: str | None) -> int | None:
-    """Return the stream length to expect when signing, if the data itself does not name the version that was read.
+    """Return the stream length that the event must expect; None if its data names the version that was read.
 
     Raises Refused: ``VERSION_MISMATCH``: the handoff has another version now.
     """
@@ -108,7 +108,7 @@ def events_of_step(verb: Verb, handoff: dict[str, Any], values: dict[str, Any], 
     if verb in ("request_changes", "verify"):
         return [_judgement(verb, handoff, values)]
     # Every other operation signs its arguments as they are, so a new one needs only its row in the table.
-    assert verb not in {"create", "amend"}  # noqa: S101 - they have content: ``composition``
+    assert verb not in {"create", "amend"}  # noqa: S101 - ``composition`` signs these two
     (data,) = OPERATIONS[verb].signs
     return [data(**{name: value for name, value in values.items() if name != "version"})]
 

@@ -27,7 +27,7 @@ _AT_LINE: Final = re.compile(r"\(at line (\d+)")
 
 
 def read_names(content: bytes, file: str, agents: AgentNames) -> Naming:
-    """Return the names in a file's bytes; all agents that it names are registered, and its reviewer may review.
+    """Return the names in a file's bytes. All agents that it names must be registered, and its reviewer may review.
 
     Raises Refused: ``TOO_LARGE``, ``INVALID_FORMAT`` (not TOML), ``UNKNOWN_FIELD``, ``INVALID_FIELD``,
     ``AGENT_UNKNOWN`` or ``NOT_AUTHORIZED``, each with ``file`` and ``line``.

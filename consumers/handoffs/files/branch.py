@@ -49,7 +49,7 @@ class BaseFiles(Resource):
         return self._content(self._tip.get(name))
 
     def is_changed(self, name: str, content: bytes | None) -> bool:
-        """Return whether a file here differs from the one at the fork; None if it is not here."""
+        """Return whether a file here (``content``; None: it is not here) differs from the one at the fork."""
         return (name in self._fork) != (content is not None) or self._content(self._fork.get(name)) != content
 
     def close(self) -> None:

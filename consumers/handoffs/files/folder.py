@@ -152,7 +152,7 @@ class Folder:
         """Handle a file that equals neither the base nor the ledger's version."""
         id_ = handoff["id"]
         if agreed.examined == _digest(_CONFLICT_SHOWN, now) and read_file(self._beside(id_)) is None:
-            # Somebody compared and deleted it: from now on the file counts as edited from the version beside it.
+            # Somebody compared the two and deleted the ledger's version: treat the file as edited from that version.
             agreed = sync.FileState(now, handoff["updated_index"], _digest(_CONFLICT_SETTLED, now))
             self._store.agree(id_, agreed)
         is_settled = agreed.examined == _digest(_CONFLICT_SETTLED, now)
@@ -201,7 +201,7 @@ class Folder:
             target = with_status_of(target, now)
         target = self._remarked(handoff, target, typed or kept)
         if target != content and not write_file(self.path / file_name(id_), target, expected=content):
-            return  # somebody saved it again meanwhile: the next check takes that edit, on the signed base
+            return  # somebody saved it again meanwhile: the next check handles that edit
         if read_file(self._beside(id_)) == ledger.content:
             remove_file(self._beside(id_))
         reported = agreed.reported if agreed else ""

@@ -152,14 +152,14 @@ def records_of(source: SourceFile, put_blob: Callable[[bytes], str], agents: Age
 
 
 def _has_front_matter(content: bytes) -> bool:
-    """Return whether a file begins with lines between two rules, of which one has a key of a handoff's Meta."""
+    """Return whether a file begins with front matter: lines between two ``---``, one of which has a key of Meta."""
     rule, *lines = content.splitlines() or [b""]
     ends = (number for number, line in enumerate(lines) if line.rstrip() == b"---")
     return rule.rstrip() == b"---" and any(map(_FRONT_KEY.match, lines[: next(ends, 0)]))
 
 
 def _meant(content: bytes) -> str:
-    """Return what an unreadable file has that is not read: a table without some column, or front matter."""
+    """Return why an unreadable file is not read as handoffs: its table lacks a column, or it has front matter."""
     with suppress(Refused):
         texts = [missing_columns(content), _FRONT_TEXT if _has_front_matter(content) else ""]
         return "".join(f"; {text}" for text in texts if text)

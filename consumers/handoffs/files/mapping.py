@@ -41,7 +41,7 @@ line_max_chars: Final = 2000
 label_max_chars: Final = 200
 # The limit for an event without its envelope; larger texts are only in the template.
 content_size_max_bytes: Final = 40 * 1024
-# a line of these sections that does not count is a problem here
+# A line in one of these sections that is no task, criterion or note makes a new handoff's file invalid.
 _LISTS: Final = ("Tasks", "Acceptance Criteria", "Receiver Notes")
 _BULLET: Final = re.compile(r"^[-*+] (\[[ xX]\] )?")
 _CREATED: Final = re.compile(r"created(?: (?:the )?handoff)?(?: to [\w.-]+)?\.?", re.IGNORECASE)
@@ -58,7 +58,7 @@ def content_from(handoff: dict[str, Any]) -> HandoffContent:
 
 
 def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNames) -> HandoffContent:
-    """Return the content that a file describes, with the names of ``agents``.
+    """Return the content that a file describes. ``agents`` finds the agents that its names mean.
 
     Raises Refused: ``TOO_LARGE`` if its lists do not fit into an event; ``INVALID_FIELD`` for a dependency that is not
     a valid handoff id.
@@ -94,7 +94,7 @@ def content_of_file(file: HandoffFile, *, template: str | None, agents: AgentNam
 
 
 def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dict[str, Any]:
-    """Return a new handoff's file as arguments of the operation ``create``; what it does not have is left out.
+    """Return the arguments of ``create`` for the file of a new handoff. Parts that the file lacks are left out.
 
     Raises Refused: as ``content_of_file``; ``INVALID_FIELD`` for a name by which nobody can act, and for a line of a
     list that would not count; ``USAGE`` if its sender is somebody else, or if it says that work was done or approved.
@@ -122,7 +122,7 @@ def arguments_of_file(file: HandoffFile, agents: AgentNames, sender: str) -> dic
 
 
 def receiver_of(to: str | None, reviewer: str | None, agents: AgentNames) -> str | None:
-    """Return the receiver that a file names, else the one that an import gives, who must not be the file's reviewer."""
+    """Return the receiver that a file names, else the receiver given by an import, unless they review the file."""
     return agents.named(to) or independent(agents.naming.to, (agents.named(reviewer),))
 
 
@@ -182,7 +182,7 @@ def day_of(written: str | None) -> str | None:
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """Return a text on one line, shortened to at most ``size`` characters."""
+    """Return a text on one line, shortened to at most ``chars_max`` characters."""
     return shorten(" ".join(replace_line_breaks(text).split()), chars_max)
 
 
@@ -243,10 +243,10 @@ def fitting(wanted: HandoffContent, template: HandoffFile) -> HandoffFile:
 
 
 def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes]) -> list[str] | None:
-    """Return the lines of a handoff's file that its fields lack; None if the file is not here, or is none.
+    """Return the lines of a handoff's file that its fields lack; None if the file is missing or cannot be parsed.
 
-    ``handoff`` is an answer of ``handoffs.show``. A version includes the whole file, and the receiver may read the
-    file. So an approver must see these lines, too.
+    ``handoff`` is an answer of ``handoffs.show``. Approving a version approves the whole file, and the receiver may
+    read the file. So an approver must see these lines, too.
     """
     if handoff["template"] is None:
         return []
@@ -254,14 +254,14 @@ def lines_only_in_file(handoff: dict[str, Any], read_blob: Callable[[str], bytes
         file = parse(read_blob(handoff["template"]))
     except Refused:
         return None
-    with suppress(Refused):  # this file cannot hold every amendment
+    with suppress(Refused):  # the file cannot hold every amendment: then it is compared as it is
         file = fitting(content_from(handoff), file)
     known: Counter[str] = Counter()
-    with suppress(Refused):  # content that only this file can hold
+    with suppress(Refused):  # only this file can hold the content: then no line counts as known
         known.update(map(_plain_line, parse(rendered(handoff, None)).lines))
     status, claimed = file.status, handoff["claimed_status"]
     if status is not None and (not status.rest.strip() or claimed == claims_of_file(file).status == _written(status)):
-        # the fields have the status, which may be another one by now
+        # the fields have the claimed status, although the present status may be another one
         known[_plain_line(file.lines[status.line - 1])] += 1
     for entry in file.log:
         if entry.author == handoff["from"] and _CREATED.fullmatch(entry.text):
@@ -284,7 +284,7 @@ def _plain_line(line: str) -> str:
 
 
 def rendered(handoff: dict[str, Any], template: HandoffFile | None) -> bytes:
-    """Return the same as ``file_now``, from a parsed template with the ledger's content."""
+    """Return the same as ``file_now``; ``template`` is parsed and already has the ledger's content."""
     file = template
     if file is None:
         log = [line["line"] for line in handoff["log"] if line["kind"] not in NOT_IN_FILES]
@@ -358,7 +358,7 @@ def last_rendered(
                 templates[at] = fitting(content_from(then), parse(read_blob(then["template"])))
             is_same = rendered(then, templates.get(at)) == content
         except Refused:
-            is_same = False  # no file can hold this content, so it never was a file
+            is_same = False  # no file can hold this content, so the file never was this version
         if is_same:
             last = index
     return last

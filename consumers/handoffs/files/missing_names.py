@@ -28,8 +28,8 @@ def is_unconfirmed(row: Mapping[str, Any]) -> bool:
 def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames, *, is_new: bool) -> RecordImported:
     """Return a file's record with the names that its handoff has here (``row``) and the names in ``agents.naming``.
 
-    ``is_new`` says that the file changed since its import; then each name in it counts. Otherwise names are only added:
-    an agent that an earlier import gave stays. ``data`` itself is returned if nothing is added.
+    ``is_new`` says that the file changed since its import: then its names replace those of the handoff. Otherwise names
+    are only added: an agent that an earlier import named stays. ``data`` itself is returned if nothing is added.
     """
     content = converted(data.mapped, HandoffContent)
     here = (row["from"] or None, row["to"] or None, row["reviewer"])
@@ -39,7 +39,7 @@ def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames,
         reviewer = independent(here[2] if is_default else content.reviewer, (sender, to))
     else:
         reviewer = here[2] if here[2] in agents.names else content.reviewer or agents.naming.reviewer or here[2]
-        # An agent stays, and a name that would make the reviewer party to the handoff is not added.
+        # Keep a name that is an agent. Do not add a name that would make the reviewer a party to the handoff.
         sender, to = (
             before if before in agents.names else independent(after, (reviewer,)) or before
             for before, after in zip(here[:2], (data.claimed_author, content.to), strict=True)
@@ -57,10 +57,11 @@ def with_names(data: RecordImported, row: Mapping[str, Any], agents: AgentNames,
 class ImportNeeds(NamedTuple):
     """The state of the handoffs of an import that nobody here has confirmed.
 
-    ``history`` counts those that claim to be over. Of the others, ``reviewers`` counts those that wait for each
-    reviewer, ``no_reviewer`` and ``no_receiver`` those that name none, and ``unknown`` the names that no agent here
-    has. ``reviewer`` is the agent who can review the most of those that name no reviewer; ``reviewable`` is their
-    number. ``others`` counts those without a name that other agents imported. Only the importer can import them again.
+    ``history`` counts those that claim to be over. The other fields are about the rest: ``reviewers`` counts the
+    handoffs that wait for each reviewer, ``no_reviewer`` and ``no_receiver`` those that name none, and ``unknown`` the
+    names that no agent here has. ``reviewer`` is the agent who can review the most of those that name no reviewer;
+    ``reviewable`` is their number. ``others`` counts those that lack a name and that other agents imported: only the
+    importer can import them again.
     """
 
     history: int

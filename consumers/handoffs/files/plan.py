@@ -114,7 +114,7 @@ class EditedHandoff(NamedTuple):
 def plan_edits(
     handoff: EditedHandoff, *, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile, acting: str
 ) -> Plan:
-    """Return the plan for the edits from ``base`` to ``edited`` that are not yet in ``ledger``, the present file."""
+    """Return the plan for the edits from ``base`` to ``edited`` that the ledger's version (``ledger``) lacks."""
     reason = _reason(edited, ledger)
     planner = _Planner(handoff, acting, reason)
     edits = differences(base, edited)
@@ -192,7 +192,7 @@ class _Planner:
         return Plan(tuple(self._steps), self.amends, tuple(self._held))
 
     def hold_import(self, edits: Edits) -> None:
-        """Leave an imported file that nobody confirmed to another import, because all of it is a claim."""
+        """Hold the edits of an imported file that nobody here confirmed: its importer must import the file again."""
         if edits != Edits(None, {}, {}, (), (), is_content_changed=False, fields=()):
             name = self._handoff.importer or ""
             command = shlex.join(
@@ -201,7 +201,7 @@ class _Planner:
             self._held.append(HeldEdit("import the file again", name, command))
 
     def _step(self, data: EventData) -> bool:
-        """Sign the step, unless the acting agent did so since the file last agreed: before a crash, or by a command."""
+        """Plan the step, unless the acting agent already signed it: before a crash, or by a command."""
         kind = KIND_OF[type(data)]
         if self._done[kind]:
             self._done[kind] -= 1
@@ -210,7 +210,7 @@ class _Planner:
         return True
 
     def amend(self, edits: Edits) -> None:
-        """Let the sender change the content before work begins."""
+        """Plan the sender's change of the content, before work begins; hold a change by anybody else."""
         text = "change " + (", ".join(edits.fields) if edits.fields else "the text")
         if "sender" in edits.fields:
             text += " (From names the signer and cannot change)"
@@ -224,7 +224,7 @@ class _Planner:
             else:
                 self.amends = True
             return
-        elif self._handoff.file and self._handoff.senders:  # their watcher signs exactly this edit
+        elif self._handoff.file and self._handoff.senders:  # the sender's watcher signs exactly this edit
             folder, sender = self._handoff.file.rpartition("/")[0] or ".", self._handoff.senders[0]
             command = shlex.join(("deed", "handoff", "watch", folder, "--once", "--as", sender))
             self._held.append(HeldEdit(text, sender, command))
@@ -256,14 +256,14 @@ class _Planner:
         return ()
 
     def take(self, verbs: tuple[Verb, ...], *, begins: bool) -> None:
-        """Start the work before the ticks (``begins``), or release, block or complete the work after them."""
+        """Plan the start of the work, before the ticks (``begins``), or its release, block or completion after them."""
         for verb in verbs:
             if (OPERATIONS[verb].leads == "in_progress") == begins:
                 # With two steps, the text beside the status is about the last one.
                 self._take(verb, self._reason if verb == verbs[-1] else "")
 
     def tick(self, edits: Edits, base: HandoffFile, ledger: HandoffFile, verbs: tuple[Verb, ...]) -> None:
-        """Sign the changed ticks; ``edits`` has the positions of ``base``."""
+        """Plan the changed ticks; the positions in ``edits`` are those of ``base``."""
         works = "in_progress" in (self._handoff.status, *(OPERATIONS[verb].leads for verb in verbs))
         may = self._acting == self._handoff.receiver and works
         tasks = moved(edits.tasks, base.tasks, ledger.tasks)
@@ -291,12 +291,12 @@ class _Planner:
                     self._steps.append(kinds.HandoffCriterionChecked(position=position))
 
     def _give_evidence(self, evidence: Mapping[int, str], ledger: HandoffFile, *, may: bool) -> None:
-        """Sign the receiver's evidence for ticked criteria, and hold every other change of a line of evidence."""
+        """Plan the receiver's evidence for ticked criteria, and hold every other change of a line of evidence."""
         for position, text in evidence.items():
             box, typed = ledger.criteria[position], _EVIDENCE.fullmatch(text)
             known = _EVIDENCE.fullmatch(box.evidence)
             if box.evidence == text or (typed and known and typed.groups() == known.groups()):
-                continue  # the ledger's line has its own day
+                continue  # only the date differs, which the ledger wrote
             own = self._own_evidence(text)
             if may and own and box.is_checked:
                 self._steps.append(kinds.HandoffCriterionChecked(position=position, evidence=own))
@@ -308,12 +308,12 @@ class _Planner:
                 self._hold(f"change the evidence of criterion {position + 1}", (self._handoff.receiver,), command)
 
     def _own_evidence(self, text: str) -> str:
-        """Return the text of a line of evidence that says that the acting agent met a criterion, or nothing."""
+        """Return the evidence from a line which says that the acting agent met a criterion; else an empty text."""
         line = _EVIDENCE.fullmatch(text)
         return line[3] if line and line[1] == self._acting and line[2] == "met" else ""
 
     def _take(self, verb: Verb, reason: str) -> None:
-        """Sign a step with the reason beside it; if it takes no text, the reason is a line of the log."""
+        """Plan a step with the text beside the status as its reason; if the step takes no text, log that text."""
         (data,) = OPERATIONS[verb].signs
         names = [argument.name for argument in OPERATIONS[verb].arguments if argument.form == "text"]
         text = next((name for name in names if name in data.__struct_fields__), None)
@@ -322,7 +322,7 @@ class _Planner:
             self._steps.append(kinds.HandoffLogged(text=reason))
 
     def log(self, added: tuple[LogLine, ...], known: Counter[tuple[str | None, str]]) -> None:
-        """Log the added lines that the ledger lacks; a line without a name is the receiver's."""
+        """Plan the added log lines that the ledger lacks; a line without a name is the receiver's."""
         parties = (*self._handoff.senders, self._handoff.receiver, self._handoff.reviewer)
         for line in added:
             author, text = line.author or self._handoff.receiver, _plain_text(line.text)

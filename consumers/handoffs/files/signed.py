@@ -61,7 +61,7 @@ another folder"
 
 
 def write_signed(folder: Path, client: Client, handoff: dict[str, Any]) -> bool:
-    """Write the signed file of a handoff if it lacks its last event or has an erased body. Return whether it did.
+    """Write a handoff's signed file if it would lack the last event or have an erased body. Return whether it did.
 
     ``handoff`` is an answer of ``handoffs.show``. Raises Refused: as ``signed_file_of``, or the file is no regular one.
     """

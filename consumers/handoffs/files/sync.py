@@ -42,7 +42,7 @@ class Notice(NamedTuple):
 
 
 def refusal_notice(id_: str, refusal: Refused) -> Notice:
-    """Return the notice of a file that the ledger refused, or that is malformed."""
+    """Return the notice about a file that the ledger refused or that has an invalid form."""
     line = refusal.details.get("line")
     where = f"line {line}: " if line else ""
     return Notice("refused", id_, f"{where}{refusal.code}: {refusal.message}", {"code": refusal.code, "line": line})

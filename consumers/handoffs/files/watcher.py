@@ -54,7 +54,7 @@ class Watcher:
         is_everything: bool = False,
         erase: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Watch ``folder`` in its context; with ``is_everything``, finished handoffs get a file, too.
+        """Watch ``folder`` in its context. Finished handoffs get a file only with ``is_everything``.
 
         ``erase`` removes newly redacted texts from the copies on this machine, and returns whether it succeeded.
         """
@@ -76,8 +76,8 @@ class Watcher:
         """
         self._folder.begin_pass()
         head = self._client.head().size
-        # This runs before the files are read, because a file would be compared with the erased text. It runs after the
-        # head is read: `run` continues there, and sees any later redaction.
+        # Erase before the files are read, because otherwise a file would be compared with the erased text. Erase after
+        # the head is read: `run` continues at this head, and so sees any later redaction.
         self._erase_at = None if self._erase() else 0.0
         wanted = every_row(self._answer, "handoffs.files", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))
@@ -125,7 +125,7 @@ class Watcher:
                 if wait_s is None and self._look_at(id_) is not None:
                     wait_s = retry_wait_s
                     due[id_] = now + wait_s
-                    break  # the other handoffs wait, so that an outage does not fail a thousand times in a row
+                    break  # let the other handoffs wait, too: otherwise an outage would be met for each of them
                 if wait_s is not None:
                     due[id_] = now + wait_s
             if now >= rescan_at:
@@ -154,7 +154,7 @@ class Watcher:
         elif not due:
             try:
                 self._move(position)
-            except Unavailable as error:  # if the position is not stored, the handoff is only checked again
+            except Unavailable as error:  # harmless: without a stored position, the handoff is only checked again
                 self._report_outage("", error)
 
     def _move(self, position: int) -> None:

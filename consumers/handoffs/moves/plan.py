@@ -48,7 +48,7 @@ tokens_max: Final[Mapping[HarnessName, int]] = {"claude-code": 100_000, "codex":
 tokens_min: Final = 1_000
 record_max_chars: Final = 400
 records_max_bytes: Final = 12_000
-"""The records that a move carries; with the notes of a session, they must fit into one entry."""
+"""The size of the records that a move carries. With the notes of a session, they must fit into one entry."""
 reasonings_max: Final = 8
 handoffs_max: Final = 5
 _MET: Final = ("checked", "waived")
@@ -131,7 +131,7 @@ def plan_move(
     id_ = f"move-{parties.new}-{sha256(encode_canonical(moved)).hexdigest()[:_digest_digits]}"
     room = max(tokens - most_tokens("\n".join(lines)), tokens_min // 2)
     fitting, dropped, was_cut = fit(messages, room, most_tokens)
-    # joined texts can form a secret that the single texts did not contain
+    # Joined texts can form a secret that none of them contained alone.
     fitting = [_redacted(message, kinds) for message in fitting]
     left_out = Counter(transcript.left_out) + Counter({SHORTENED: was_cut})
     changes = Changes(
@@ -189,7 +189,7 @@ def _shortened(message: SessionMessage, tokens: int, cost: Callable[[str], int])
 
 
 def _resumable(messages: Sequence[SessionMessage], harness: HarnessName) -> list[SessionMessage]:
-    """Return the messages as the harness resumes them: Gemini leaves out what begins like a command."""
+    """Return the messages that the harness resumes: Gemini leaves out a request that begins like a command."""
     if harness != "gemini":
         return list(messages)
     return [
@@ -249,7 +249,7 @@ def _reasoning_text(row: Mapping[str, Any]) -> str:
 
 
 def check_receiver(ask: Ask, receiver: str) -> None:
-    """Refuse a receiver that no agent here has as its name."""
+    """Refuse a receiver whose name no agent here has."""
     if problem := read_agents(ask, None).problem(receiver):
         raise Refused("NOT_FOUND", f"{problem}, or name the one that works there with --receiver NAME")
 
@@ -258,7 +258,7 @@ def check_receiver(ask: Ask, receiver: str) -> None:
 
 
 def _within(lines: Sequence[str], session: str | None) -> Iterator[str]:
-    """Yield the lines that fit, and the number of those that do not fit."""
+    """Yield the lines that fit, and then a line with the number of those that do not fit."""
     left = records_max_bytes
     for number, line in enumerate(lines):
         left -= len(line.encode()) + 1

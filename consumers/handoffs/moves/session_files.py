@@ -1,7 +1,7 @@
 """The session files of the harnesses: where they are, and how a new one is written.
 
-The formats that are read are in ``importers.transcripts.messages``. A new session holds messages only, in the least
-form that the programs list and resume (each tried with the version named there):
+``importers.transcripts.messages`` describes the formats that are read. A new session holds only messages, in the
+smallest form that the programs list and resume (each tried with the version named there):
 
 - Claude Code: ``projects/FOLDER/ID.jsonl``. FOLDER is the real path of the project with ``-`` for each character that
   is no ASCII letter or digit, and of more than 200 characters the first 200 and a hash. ``--resume ID`` reads the file.
@@ -79,7 +79,7 @@ def find_sessions(place: SessionPlace) -> list[Path]:
 
 
 def find_session(place: SessionPlace, named: str | None) -> Path:
-    """Return the file that ``named`` names: a path, or the id of a session or its beginning; without it the newest.
+    """Return the session file with this path, id, or beginning of an id; without ``named``, the newest.
 
     Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``.
     """

@@ -59,7 +59,7 @@ class OpenEpisode(NamedTuple):
 def interrupted(
     open_before: Mapping[EpisodeKey, OpenEpisode], happened: Iterable[tuple[int, str, str]]
 ) -> set[EpisodeKey]:
-    """Return the open episodes that events ended; an event is its index, kind and subject's id."""
+    """Return the open episodes that events ended. Each event is given as its index, its kind and its subject's id."""
     # An event before the check that found an episode does not end it.
     by_subject: dict[tuple[str, str], list[EpisodeKey]] = {}
     for key in open_before:
@@ -75,7 +75,7 @@ def interrupted(
 def episodes(
     open_before: Collection[EpisodeKey], waiting_now: Iterable[WaitRecord]
 ) -> tuple[list[WaitRecord], list[EpisodeKey]]:
-    """Return the waits that begin and the keys that are over, from the open episodes and the present waits.
+    """Return the waits that begin now, and the keys of the episodes that are over.
 
     >>> wait = WaitRecord(key=EpisodeKey("handoff", "h1", "rita", "approve"), title="Fix login", status="pending")
     >>> episodes((), [wait])[0] == [wait], episodes([wait.key], [wait]), episodes([wait.key], [])[1] == [wait.key]
@@ -126,7 +126,7 @@ def notification_of(
     # An id may be a sentence; then it is only in its own field.
     named = f"{key.kind} {key.id}" if is_plain(key.id) else f"a {key.kind}"
     title = f"{key.agent}: {key.action} {named}"
-    # An agent whose part is done, or who cannot do it, waits for another agent: here for the receiver, else the sender.
+    # The receiver waits for `unblock` and `verify`: they are blocked, or have finished. Else the sender waits.
     waits = waiting.receiver if key.action in {"unblock", "verify"} else waiting.sender
     who = waits if waits not in (None, key.agent) else "somebody"
     verb = _VERBS.get(key.action, key.action)

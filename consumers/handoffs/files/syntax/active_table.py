@@ -131,7 +131,7 @@ def parse_table(content: bytes) -> ActiveTable:
 
 
 def missing_columns(content: bytes) -> str:
-    """Return which columns the first table lacks that may be meant as one of handoffs; empty if there is none."""
+    """Return which columns the first possible table of handoffs lacks; empty if there is no such table."""
     _, lines = read_lines(content)
     for start, _ in read_blocks(lines).tables:
         lacking = [column for column in _NEEDED if column not in _columns(lines[start])]
@@ -141,9 +141,9 @@ def missing_columns(content: bytes) -> str:
 
 
 def row_id(row: TableRow, source: str = "") -> str:
-    """Return the id of a row's handoff, ``active-CREATED-TASK-HASH``: the same for the same ``key``.
+    """Return the id of a row's handoff: ``active-CREATED-TASK-HASH``, which depends only on the row's ``key``.
 
-    Of a row with an ID it is ``active-ID-HASH``, the same for the same ID in the file ``source``.
+    For a row with an ID it is ``active-ID-HASH``, which depends only on the ID and the file ``source``.
     """
     digest = hashlib.sha256("\x1f".join((source, *row.key) if row.id else row.key).encode()).hexdigest()[:8]
     words = _slug(row.id or row.task, slug_max_chars)

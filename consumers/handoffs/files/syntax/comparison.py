@@ -4,8 +4,8 @@ Check boxes and log lines are matched by their text, equal ones in their order, 
 Content is everything but progress: files are compared byte for byte with their progress removed.
 
 In a revision an unchanged element keeps its bytes, and a missing key or section is added in the order of the form.
-Tasks and criteria that are the same at the beginning and at the end keep their lines (and the notes below them); the
-others are replaced in place. All boxes of a revised list are left open, as in an amended handoff.
+Tasks and criteria that are equal at the beginning and end of the old and new list keep their lines (and the notes below
+them); the others are replaced in place. All boxes of a revised list are left open, as in an amended handoff.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def is_one_tick(base: HandoffFile, edited: HandoffFile) -> bool:
 
 
 def merge(*, base: HandoffFile, edited: HandoffFile, ledger: HandoffFile) -> bytes:
-    """Return the edited file with the ledger's progress since ``base``, or the ledger's text with the edited progress.
+    """Return a file with the changes of both sides: the text of one side with the new progress of the other.
 
     Edits that the acting agent may not sign stay. Raises Refused: ``INVALID_FORMAT`` if a log line would be inside a
     block that the file leaves open.

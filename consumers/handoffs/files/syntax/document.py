@@ -21,7 +21,7 @@ from deedbook.ledger.format.chinese import both_scripts, simplified
 
 Format: TypeAlias = Literal["handoff/v1", "handoff/v2", "proposal"]
 
-# The order of the form; a missing key or section is added before the first one that follows it in this order.
+# The order in the protocol's form: a missing key or section is added before the first one that follows it here.
 META_KEYS: Final = ("Status", "From", "To", "Reviewer", "Created", "Proposal", "Depends-on", "Reasoning")
 SECTIONS: Final = ("Meta", "Task", "Tasks", "Acceptance Criteria", "Receiver Notes", "Context", "Log")
 

@@ -1,4 +1,4 @@
-r"""A file as its lines and blocks: no byte is lost, so unchanged parts stay as they were.
+r"""A file as lines and blocks that keep every byte, so unchanged parts stay as they were.
 
 A *line* includes its own ending (``\n``, ``\r\n`` or ``\r``, as in CommonMark; the last may have none), because a file
 may mix them. A byte order mark is stored apart from the first line. New texts get the endings of the lines that they
@@ -25,8 +25,8 @@ quoted_max_chars: Final = 60
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-# UTF-8 that was read as Latin-1 or Windows-1252 and written again. Two-byte leads other than those of Latin letters
-# are left out: "É»" is good French.
+# Matches UTF-8 that was read as Latin-1 or Windows-1252 and written again. Of the two-byte characters, only those that
+# begin with Â or Ã count: another pair, such as "É»", can be good French.
 _AFTER: Final = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 _MOJIBAKE: Final = re.compile(f"\ufffd|[ÂÃ]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}}")
 

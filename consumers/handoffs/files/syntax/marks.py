@@ -25,9 +25,9 @@ _ERASED: Final = re.compile(rf"[ \t]*{ERASED_MARK}erased on .*")
 
 
 def with_marks(content: bytes, refuted: Mapping[str, str], erased: Mapping[str, str]) -> bytes:
-    """Return a file with a mark beside each ref in ``refuted`` of its ``Reasoning``, and beside each erased text.
+    """Return a file with a mark beside each of its ``Reasoning`` refs in ``refuted``, and beside each erased text.
 
-    ``refuted`` maps a ref to the text of its mark, ``erased`` an erased subject.
+    ``refuted`` maps a ref to the text of its mark, ``erased`` an erased subject to that of its marks.
     """
     if not refuted and not erased:
         return content

@@ -22,7 +22,7 @@ _REMARK: Final = re.compile(rf"[ \t]*{_MARK}(.*)\Z")
 
 
 def split_remark(content: bytes) -> tuple[bytes, str]:
-    """Return a file without the remark beside its status and marks of reasonings, and the remark's text, if any.
+    """Return the file without marks of reasonings and the remark beside its status, and the remark's text, if any.
 
     Raises Refused: as ``parse``.
     """
@@ -37,7 +37,7 @@ def split_remark(content: bytes) -> tuple[bytes, str]:
 
 
 def with_remark(content: bytes, text: str) -> bytes:
-    """Return a file, which has a status, with a remark beside it."""
+    """Return a file with a remark beside its status, which it must have."""
     file = parse(content)
     if file.status is None or not text:
         return content
@@ -45,7 +45,7 @@ def with_remark(content: bytes, text: str) -> bytes:
 
 
 def with_status_of(content: bytes, other: bytes) -> bytes:
-    """Return a file with the status of another one, and the text beside it."""
+    """Return a file with the status of another file and the text beside that status."""
     file, status = parse(content), parse(other).status
     if file.status is None or status is None:
         return content

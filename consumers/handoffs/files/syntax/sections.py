@@ -251,7 +251,7 @@ def _is_entry(parts: re.Match[str], first: re.Match[str] | None) -> bool:
 
 
 def first_of(entry: document.MetaEntry | None) -> str:
-    """Return the value of a key of one line: its first line."""
+    """Return the first line of the value of a key that takes only one line."""
     return entry.value.strip().split("\n")[0].strip() if entry else ""
 
 
@@ -279,7 +279,7 @@ def read_status(text: str, line: int, column: int) -> document.StatusText | None
 
 
 def status_word(written: str) -> str:
-    """Return a status in the protocol's spelling, also if the protocol does not have it."""
+    """Return a status in the protocol's spelling, even a status that the protocol lacks."""
     status = re.sub(r"[\s-]", "_", written.lower())
     return "cancelled" if status == "canceled" else status
 

@@ -267,7 +267,7 @@ def refs_text(refs: Sequence[str]) -> str:
 
 
 def title_text(title: str) -> str:
-    """Return a title for its heading. Another hash follows hashes at its end, so that they stay part of the title."""
+    """Return a title for its heading. If it ends in hashes, add another hash, or markdown would drop them."""
     text = one_line(title, "title").strip()
     return f"{text} #" if _HASHES_AT_END.search(text) else text
 
