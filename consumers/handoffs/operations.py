@@ -77,7 +77,7 @@ class Operation(operations.Operation, frozen=True):
 
     @property
     def starts(self) -> str | None:
-        """The status from which its receiver does it, also by editing the status in the file; None for others."""
+        """The only status in which the receiver can do it, also by editing the status in the file; else None."""
         is_of_receiver = "receiver" in self.by and len(self.from_statuses) == 1 and self.leads is not None
         return self.from_statuses[0] if is_of_receiver else None
 
@@ -366,7 +366,8 @@ REVIEWS: Final[frozenset[Verb]] = frozenset(
 KINDS_OF_HANDOFFS: Final = frozenset(
     {"record.imported", *(name for name, kind in KINDS.items() if kind.stream == "handoff")}
 )
-# After these the handoff itself, or one that waits for it, may be ready. The sweep finds every other cause.
+# After an event of these kinds, the handoff itself, or one that waits for it, may be ready to be claimed. The sweep
+# finds every other cause.
 READY_KINDS: Final = frozenset(
     {
         "record.imported",

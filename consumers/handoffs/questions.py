@@ -53,7 +53,7 @@ def read_ref(text: str) -> QuestionRef:
 def asking(view: Ask, to: str, text: str, about: Sequence[str] = ()) -> Draft:
     """Return the event that asks. Each item of ``about`` is a handoff, or PATH or PATH:LINE.
 
-    Raises Refused: ``USAGE`` for two of a kind; ``NOT_FOUND`` for a handoff that does not exist.
+    Raises Refused: ``USAGE`` for two handoffs or two paths; ``NOT_FOUND`` for a handoff that does not exist.
     """
     handoffs, places = [], []
     for subject in about:
@@ -124,7 +124,7 @@ def _is_of(item: dict[str, Any], number: int) -> bool:
 
 
 def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any]:
-    """Append the events; return the questions now, the next commands, and warnings about what was there before.
+    """Append the events; return the questions as they are now, the next commands, and warnings about the questions.
 
     These are ``{"questions", "accepted", "next", "warnings"}``. A refusal names the commands that the handoff waits
     for.
@@ -158,7 +158,7 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
 
 @contextmanager
 def _naming_handoff(view: Ask, data: EventData | dict[str, Any]) -> Iterator[None]:
-    """Say of a question to an unknown agent that there is a handoff of this name."""
+    """Add to the refusal of a question to an unknown agent that a handoff has this name."""
     try:
         yield
     except Refused as refusal:

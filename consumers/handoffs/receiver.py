@@ -145,7 +145,7 @@ def left_out_text(left_out: Mapping[str, int]) -> str:
 def later(handoff: Mapping[str, Any]) -> list[str]:
     """Return the lines that the sender logged since the last change of the content.
 
-    Work in progress forbids further changes.
+    Once work is in progress, the sender can only log: the content cannot change any more.
     """
     senders = (handoff["from"], handoff["importer"])
     lines = (line for line in handoff["log"] if line["kind"] == "handoff.logged" and line["author"] in senders)

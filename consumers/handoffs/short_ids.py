@@ -24,7 +24,7 @@ def short_id(view: Ask, family: str, text: str) -> str:
 
 
 def by_whole_id(answer: dict[str, Any], family: str, name: str) -> dict[str, Any]:
-    """Return the answer of a query about a subject that somebody will sign about, and called ``name``.
+    """Return ``answer``, a query's answer, if ``name`` is the whole id of its subject: somebody will sign about it.
 
     A query also takes the beginning of an id. A signature does not: a typo may be the beginning of another id.
     Raises Refused: ``NOT_FOUND`` for a beginning, with the whole id as ``near``.

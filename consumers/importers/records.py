@@ -53,9 +53,10 @@ _UNIX_TEXT: Final = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?|[0-9]{13}|[0-9]{16}|
 class Record(NamedTuple):
     """The record of one original, its stream, and ``more`` records of the same original.
 
-    They are submitted as one atomic batch and counted as one item. ``over`` is the index of the record that this one
-    replaces because the original changed: so an original that changes back is imported again. ``unmapped_stream`` is
-    its stream if it is refused; empty means a stream named after its original and source.
+    The record and ``more`` are submitted as one atomic batch and counted as one item. ``over`` is the index of the
+    record that this one replaces because the original changed: so an original that changes back is imported again.
+    ``unmapped_stream`` is the stream for the record if the ledger refuses it as its kind; empty means a stream named
+    after its original and source.
     """
 
     stream: str

@@ -121,7 +121,7 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
 
 
 def _redacted(view: Ask, entry: int) -> str:
-    """Return a text: a cited version lost texts and therefore its ref. Nobody can check it, and no human has to."""
+    """Return a remark on a cited version that lost texts by a redaction: its hash cannot be checked any more."""
     for redaction in view("redactions.list", {"entry": entry})["items"]:
         return f"{sentence(redaction | {'entry': entry})}. Nobody can check it any more: do not rely on it"
     return "it was redacted: do not rely on it"
@@ -137,7 +137,7 @@ def _retracted(view: Ask, id_: str, cited: ReasoningMemory) -> list[str]:
 
 
 def _answers_for_tasks(view: Ask, ref: str | None, asker: str) -> list[str]:
-    """Return the newest answer of a human for a single task: it counts only for that task, which is unknown here."""
+    """Return, in words, the newest answer that a human gave for one task. It counts only for that task."""
     reviews = view("reviews.list", {"reasoning_ref": ref, "author": asker, "status": "answered"})["items"]
     answers = (review for review in reversed(reviews) if review["task"] and "compromised" not in review)
     text = "{answered_by}, a human, {verdict} it for the task {task!r} (name your task: `snapshot receive --task`)"

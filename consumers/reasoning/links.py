@@ -1,4 +1,4 @@
-"""Warns while a reasoning is written of links that a validator would report, and suggests links from the words."""
+"""Warns an author, before they sign, of links that a validator would report; suggests links from the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service agents of reasoning: the compressor briefs each concluded reasoning, and the validator checks it.
+"""The service agents of reasoning: the compressor writes briefs of each concluded reasoning; the validator checks it.
 
 If we crash between the briefs, or between an event and the position, all briefs are tried again, and existing ones are
 recognised by their idempotency keys. The worker uses the graph at the time when it gets to it, which may be newer than
@@ -233,7 +233,7 @@ def _again(wanted: ProseRequest, error: DeedbookError, now_s: float) -> ProseReq
 
 
 def fitting(briefed: ReasoningBriefed) -> ReasoningBriefed:
-    """Return a brief, without its embedding if both together are too large for an entry: the facts come first."""
+    """Return the brief. Leave out its embedding if the entry would be too large with it: the facts are worth more."""
     if len(encode_canonical(briefed)) <= data_size_max_bytes:
         return briefed
     return replace(briefed, brief=replace(briefed.brief, embedding=None))

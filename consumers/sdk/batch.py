@@ -29,7 +29,7 @@ class Batch:
         self._ledger = ledger
         self._outer = outer
         self._drafts: list[Draft] | None = []
-        self._lock = threading.Lock()  # tasks of an event loop add in several threads
+        self._lock = threading.Lock()  # tasks of one event loop may call `add` from several threads
 
     def add(self, drafts: Sequence[Draft]) -> None:
         """Add events. Raises Refused: ``USAGE`` after the block, for example in a task that outlives it."""

@@ -51,7 +51,7 @@ or start processes anew (multiprocessing calls that `spawn`)"
     def close(self, client: Client) -> None:
         """Close a client from ``open``; a folder's client is closed when its last user closes it."""
         with self._lock:
-            # Search by the client, because a link in the settings' path may lead elsewhere by now.
+            # Search by the client and not by the path: a link in the path may lead elsewhere by now.
             folder = next((folder for folder, (shared, _) in self._clients.items() if shared is client), None)
             if folder is not None:
                 _, users = self._clients.pop(folder)

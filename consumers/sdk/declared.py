@@ -65,8 +65,8 @@ def unknown_kinds(ask: Ask, kinds: Iterable[str]) -> dict[str, list[str]]:
 def check_subscribed(ask: Ask, kinds: Sequence[Any]) -> None:
     """Compare a subscriber's own types with the declared schemas, and warn of kinds that nobody has declared yet.
 
-    Without an answer nothing is checked: a subscriber waits for its server, and ``as_types`` checks each event. Raises
-    Refused: ``INVALID_FIELD`` for a type that has other fields than the schema.
+    If the query gets no answer, nothing is checked: a subscriber waits for its server, and ``as_types`` checks each
+    event. Raises Refused: ``INVALID_FIELD`` for a type that has other fields than the schema.
     """
     with suppress(Unavailable):
         missing = unknown_kinds(ask, kinds_of(kinds))
@@ -132,7 +132,7 @@ def sealable_texts(data: Any, schema: Mapping[str, Any]) -> list[str]:
 
 
 def with_sealed(data: Any, schema: Mapping[str, Any], texts: Iterator[str]) -> Any:
-    """Return the event with these texts in the places of its sealable ones."""
+    """Return the event with its sealable texts replaced by ``texts``, in their order."""
     if isinstance(data, str):
         return next(texts) if schema.get("sealable") is True else data
     changed = [with_sealed(part, form, texts) for part, form in _parts(data, schema)]

@@ -60,7 +60,7 @@ def erased_in_copies(ledger: str, home: Path, read_entry: Callable[[int], bytes]
 
 def _returned(folder: Path, ledger: str, read_entry: Callable[[int], bytes]) -> list[int]:
     indexes: list[int] = []
-    # Nobody can say what a damaged or missing copy had erased.
+    # Skip a damaged or missing copy: nobody can say which entries it had erased.
     with suppress(DeedbookError), LogReader(folder) as log, log.snapshot() as snapshot:
         if snapshot.head is None or snapshot.head.ledger != ledger:
             return []

@@ -19,12 +19,12 @@ from deedbook.ledger.events.remnant import ERASED
 from deedbook.ledger.trust.store import TrustStore
 
 line_min_chars: Final = 16
-"""A file that contains a shorter line need not contain the text."""
+"""Shorter lines of a redacted text are not searched for: a file may contain the same line by chance."""
 _busy_timeout_s: Final = 10.0
 
 
 class ErasedCopy(NamedTuple):
-    """A file or table that held a redacted text: what was done with it, and why that failed, or what else to do."""
+    """A file or table that held a redacted text: what was done with it; if that failed, why; and what else to do."""
 
     place: str
     done: Literal["rewritten", "deleted", "left"]
@@ -82,7 +82,7 @@ def erase_from_database(path: Path, texts: Collection[str]) -> ErasedCopy:
                 for spelling in spellings(texts):
                     _replace(db, table, column, spelling)
             db.execute("COMMIT")
-            # If we crash before the end, the next search over the folder still finds the text.
+            # If we crash before the end, the next search over the folder finds the text again.
             db.execute("VACUUM")
             (is_busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.Error as error:

@@ -18,10 +18,10 @@ from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.system.files import absent, open_regular, read_all, replacing
 
 file_size_max_bytes: Final = 1024**2
-# Errors of one file or of its name: waiting does not help, and other files of the folder can still be used.
+# Errors that are about this file or its name: waiting does not help, and other files of the folder still work.
 _OF_THE_FILE: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR})
 _new_file_mode: Final = 0o644
-# A path with a suffix: no page (https://…), no place (x.py:5) and no number (1.5).
+# Matches a path with a suffix, but no page (https://…), no line of a file (x.py:5) and no number (1.5).
 _PATH: Final = re.compile(r"[\w./-]*\w\.[A-Za-z]\w{0,7}")
 
 

@@ -102,7 +102,7 @@ _OPTIONS: Final = (
 )
 TRANSFER_RUNS: Final = (
     r"core\.(sshcommand|gitproxy|askpass|alternaterefscommand)|credential\..*helper|protocol\..*allow"
-    # cookies can be written into any file, also into a start file of a shell
+    # git can write cookies into any file, even into a shell's start file
     r"|remote\..*\.(uploadpack|receivepack|vcs)|http\..*savecookies"
 )
 """The settings by which git runs programs when it fetches or pushes."""
@@ -395,7 +395,7 @@ def _output(process: subprocess.Popen[bytes], deadline: float, size_max: int) ->
 
 
 def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """Return a process's exit code. Poll first: a process that closed its pipes ends sooner than ``wait`` checks."""
+    """Return a process's exit code. Poll in short pauses: ``wait`` would notice its end later."""
     pause_s = exit_poll_first_s
     while (code := process.poll()) is None:
         if time.monotonic() > deadline:

@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """There was no usable answer after ``attempts`` attempts; ``may_pass``: a later attempt may succeed.
+    """There was no usable answer after ``attempts`` attempts. ``may_pass`` says that a later attempt may succeed.
 
     ``answer`` is the last answer with a temporary failure, with the beginning of its body.
     """

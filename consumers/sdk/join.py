@@ -131,7 +131,7 @@ def _prove(home: Home, membership: Membership, server: str) -> None:
     settings = Settings(home=home.path.resolve(), server=server, agent=membership.agent)
     with RemoteClient(settings) as client:  # it verifies the history
         root, answering = trust.root_in(client.entry(0)), client.server
-    if answering != server:  # an address that was learned
+    if answering != server:  # the client found this address by itself
         message = f"no node of this ledger lets {membership.agent} in at {server}, but one does at {answering}"
         raise Unavailable("BUS_UNAVAILABLE", message, server=server)
     if root != membership.root:
@@ -140,7 +140,7 @@ def _prove(home: Home, membership: Membership, server: str) -> None:
 
 
 def _is_begun(home: Home, invitation: Invitation, membership: Membership) -> bool:
-    """Return whether the folder was begun for this invitation or joined as its agent; False: nobody uses it.
+    """Return whether the folder was begun for this invitation or joined as its agent; False: the folder is unused.
 
     Raises Refused: ``LEDGER_EXISTS`` if it is in use.
     """

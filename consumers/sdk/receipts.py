@@ -69,7 +69,7 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True):
     """The result of checking a receipt: ``trust`` is the origin of the log's key, ``witnessed`` the policy's result.
 
-    ``is_signed``: the author's signature was checked. In a batch that needs the path of the entry.
+    ``is_signed``: the author's signature was checked. For an entry of a batch, this check needs the entry's path.
     """
 
     event: Event
@@ -81,7 +81,7 @@ class Checked(msgspec.Struct, frozen=True):
     witnessed: WitnessResult | None
 
 
-# Evidence with a changed character still has one of these.
+# Damaged evidence, for example with one changed character, still contains one of these.
 _NAMES: Final = (b"deedbook_receipt", b'"chain":')
 _decoder: Final = json_decoder(Evidence)
 
@@ -167,7 +167,7 @@ def evidence_in(receipt: Receipt) -> Evidence | None:
 
 @contextmanager
 def _damage(*, is_possible: bool = True) -> Iterator[None]:
-    """Report an entry of the receipt's evidence that is malformed as damage: the receipt proves nothing."""
+    """Report a malformed entry in the receipt's evidence as damage: the receipt proves nothing."""
     try:
         yield
     except Refused as refusal:

@@ -115,7 +115,7 @@ def named(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
 
 
 def with_erasures(answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
-    """Return an answer for programs. A reference stays, unless its subject was erased, so that nobody can open it."""
+    """Return an answer for programs: references stay, except those of erased subjects, which nobody can open."""
     return _renamed(answer, ask, lambda reference, erasure: f"[{erasure}]" if erasure else str(reference))
 
 

@@ -1,4 +1,4 @@
-"""The notifier: follows the log, checks who is waited for, and records new episodes with their notifications.
+"""The notifier: follows the log, checks who waits for whom, and records new episodes with their notifications.
 
 It signs nothing. A check is one query to the views. The notifier checks at every start, and after it has read events
 that can change the answer to the end of the log. It also checks every ``sweep_interval_s``, because no event reports
@@ -149,7 +149,7 @@ class NotifierWorker:
                 return
 
     def _look(self) -> tuple[int, list[WaitRecord]]:
-        """Return the size of the log that the views' answer includes at least, and every wait.
+        """Return every wait, and a size of the log: the views' answer includes at least this many entries.
 
         A wait that changes between the reading of two pages could be on neither of them. Then all pages are read again,
         up to ``looks_max`` times. A wait missed after that is found by the check for its event.

@@ -14,8 +14,8 @@ The operator writes ``chains.toml`` in the ledger's folder; the router follows t
     [('validate', ['handoff.verified'], 8)]
 
 A *chain* has a ``when``, a ``where`` and a ``then``; a *step* is one handoff of its ``then``; the *cause* is the event
-that fires a chain; a handoff's *hop* is the number of chains between it and the first handoff, which no chain made,
-counted in events that routers signed.
+that fires a chain; a handoff's *hop* is the number of chains that led to it from the first handoff, which no chain
+made. Only events that routers signed count.
 
 A step and a cause make exactly one handoff, however often it is tried and by however many routers: its content and id
 are functions of the chain and the log up to the cause, and its idempotency key names chain, step and cause.

@@ -102,7 +102,7 @@ class ChainsFile:
     def __init__(
         self, path: Path, default_reviewer: str | None = None, *, permit: Callable[[bytes], None] = lambda _: None
     ) -> None:
-        """Read ``path`` on demand; ``permit`` refuses untrusted bytes (default: none, as for a named file)."""
+        """Read ``path`` on demand. ``permit`` refuses untrusted bytes; without it, all bytes are trusted."""
         self.path = path
         self._permit = permit
         self.default_reviewer = default_reviewer

@@ -272,7 +272,8 @@ class RouterWorker:
                 accepted = self._author.emit(draft)[0]
             except Refused as refusal:
                 if refusal.code == "IDEMPOTENCY_CONFLICT":
-                    # This agent made this step of this event before, from an older text of the chain, which counts.
+                    # This agent already made the handoff of this step, from an older text of the chain: that handoff
+                    # counts.
                     log.info("created before", chain=planned.chain, step=planned.step, cause=facts.event_id)
                     return
                 if refusal.code != "TRANSITION_NOT_ALLOWED":

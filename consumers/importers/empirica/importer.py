@@ -141,7 +141,7 @@ def counted(counts: records.Counts, reading: NoteReading) -> NoteImport:
     for data in (mapped.record.data for mapped in reading.records):
         outcomes[data.source, data.original] = (None, len(data.claims.get("dirty", [])))
     outcomes |= {(record.source, record.original): (record.reason, 0) for record in counts.unmapped_records}
-    known = [(key, outcomes[key][0]) for _, key in reading.notes if key in outcomes]  # the other keys are lost
+    known = [(key, outcomes[key][0]) for _, key in reading.notes if key in outcomes]  # keys without an outcome are lost
     unmapped = tuple(Unmapped(source, reason, original) for (source, original), reason in known if reason is not None)
     dirty: Counter[str] = Counter()
     for key, kind in {key: kind for kind, key in reading.notes}.items():

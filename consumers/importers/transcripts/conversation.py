@@ -186,7 +186,7 @@ class Conversation:
         answered = opened.answered
         original = b"".join(line.removesuffix(b"\n") + b"\n" for line in opened.lines[:-1]) + opened.lines[-1]
         self._open_bytes -= sum(len(line) for line in opened.lines)
-        # The arguments of a tool call may be any JSON; the original has them.
+        # Leave out lines that only call tools: their arguments may be any JSON, and the original has them.
         calls = lines.only_calls_tools if answered.is_session else lambda _line: False
         spoken = [line for line in opened.lines if opened.has_trace and not calls(line)]
         if not spoken:

@@ -11,8 +11,8 @@ a message only the part before its first call or result is read.
 A response is one block of thinking with the agent's text after it, up to the next block, call, result or request. As in
 a session, its reasoning stays open if no text follows.
 
-An export of another program cannot be told from a text with thinking tags. If its tags are not balanced, it is an
-unread item: a tag that a tool's result contains would make thinking of all that follows.
+The importer cannot tell an export of another program from a text with thinking tags. If the tags of such a text are not
+balanced, it is an unread item: after a tag in a tool's result, everything would be taken for thinking.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def is_unreadable_export(text: str) -> bool:
 
 
 def responses_in(export: Export, text: str, source: SourcePosition) -> Iterator[TranscriptResponse]:
-    """Yield the responses of an export that think, each with the request of the user above it."""
+    """Yield the responses of an export that contain thinking, each with the request of the user above it."""
     session = _SESSION.search(text, 0, _head_chars)
     prompt: UserPrompt | None = None
     for message, opened in _opened(export, text):

@@ -223,7 +223,7 @@ def _origin_of_conclusion(thinking: MappedThinking) -> ConclusionFrom:
 
 
 def _is_thinking_of_a_session(extraction: Extraction) -> bool:
-    """Return whether a response thinks. Answers about software like this one only mention thinking tags."""
+    """Return whether a response contains thinking. An answer about such software may only mention thinking tags."""
     return any(
         not source.path.endswith((".text", "content"))
         or read_tags(source.text).is_unopened
@@ -247,7 +247,7 @@ def _hidden(response: Any) -> str:
 
 def _by_ids(answered: TranscriptResponse | UnreadItem) -> str:
     if len(answered.message) >= own_id_min_chars:
-        return _name("ids", [answered.message])  # a session that is resumed repeats it under an id of its own
+        return _name("ids", [answered.message])  # a resumed session repeats the message under another session's id
     return _name("ids", [answered.session, answered.message]) if answered.message and answered.session else ""
 
 

@@ -197,7 +197,7 @@ def remarks_of(index: GraphIndex) -> list[Remark]:
 
 
 def budget_needed(index: GraphIndex, empty: Brief, choice: _Choice | None = None) -> int | None:
-    """Return the smallest budget at which this compressor reaches .90, or None; reuse ``choice`` if it fits."""
+    """Return the smallest budget at which this compressor reaches .90, or None; ``choice`` may be one already made."""
     endless = replace(empty, budget=_no_limit)
     if choice is None or choice.conclusion != prompt_conclusion(endless):
         choice = _Choice(index, endless)

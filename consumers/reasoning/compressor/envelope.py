@@ -146,7 +146,7 @@ def _top_assumptions(index: GraphIndex) -> list[str]:
 
 
 def _top_evidence(index: GraphIndex) -> list[str]:
-    """Return the first references of critical steps, one for each step before a second of any."""
+    """Return references of critical steps, at most ``top_evidence_max``: first one of each step, then the others."""
     steps = [step for step in index.memory.steps if step.step_number in index.step_spelled and step.evidence]
     first = [step.evidence[0] for step in steps]
     further = [reference for step in steps for reference in step.evidence[1:]]

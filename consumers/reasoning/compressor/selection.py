@@ -234,7 +234,7 @@ class Order:
         return combine({name: part / whole if whole else None for name, part, whole in parts})
 
     def _shares(self, texts: Iterable[str]) -> list[dict[int, float]]:
-        """Return the share of each key fact that each text has, if it is more than the ramp ignores.
+        """Return for each text its share of the words of each key fact, without shares that are too small to count.
 
         A text with such a share of a fact contains one of its rarest words, so only texts with these words are
         compared. Otherwise every pair of statements of a long graph would be compared.

@@ -391,7 +391,7 @@ def _evidence_missing(memory: ReasoningMemory) -> int:
 def read_verdict(view: Ask, ref: str) -> LatestVerdict:
     """Return the verdict on a version. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
     verdict = formed(view("validations.latest", {"id": ref}), LatestVerdict)
-    # the decision rests on several answers with different heads
+    # The decision rests on several answers, and each has a head of its own: so no single ``as_of`` is right.
     return msgspec.structs.replace(verdict, as_of=msgspec.UNSET)
 
 

@@ -178,7 +178,7 @@ def _restricted(view: Ask, decision: Decision, asker: Author | str | None, task:
     """Return the decision after a rule fired: act on the graph if it was validated, else ask a human."""
     verdict, own, rule = decision.verdict, decision.own, decision.rule
     notes = [*decision.reasons, *([] if verdict is None else map(rederived_sentence, verdict.rederived))]
-    assert rule is not None  # noqa: S101 - as is said
+    assert rule is not None  # noqa: S101 - a rule fired
     ref, passing = decision.snapshot.reasoning_ref, None
     if ref is None:
         problems = ["There is no reasoning that somebody could validate."]
@@ -248,7 +248,7 @@ def _gate(
     snapshot: EnhancedEpistemicSnapshot, level: TransferLevel | None, verdict: LatestVerdict | None
 ) -> gates.GateAnswer:
     if snapshot.reasoning_ref is None:
-        # A reasoning does not exist here, so a lower level loses none.
+        # There is no reasoning here, so a lower level loses nothing.
         sent = (level or TransferLevel.MINIMAL).value
         return gates.GateAnswer("passed", sent, TransferLevel.MINIMAL.value, "")
     return gates.check_level(level or gates.choose_level(snapshot.fidelities), snapshot.fidelities, verdict)
@@ -301,7 +301,7 @@ def _request(
     decision: Decision, reasons: list[str], verdict: LatestVerdict | None, task: str | None
 ) -> ReviewRequested:
     snapshot, rule = decision.snapshot, decision.rule
-    assert rule is not None  # noqa: S101 - as is said
+    assert rule is not None  # noqa: S101 - a rule fired
     ref = snapshot.reasoning_ref
     about = f"snapshot {snapshot.snapshot_id}" if ref is None else f"reasoning {short_ref(ref)}"
     concluded = f": {one_line(snapshot.conclusion)}" if snapshot.conclusion else ""
@@ -340,7 +340,7 @@ def _ask_human(
                 if refusal.code != "TRANSITION_NOT_ALLOWED":
                     raise
             review = find_answer(view, "reviews.show", {"id": name}, Review)
-        # If a thief may have given an answer, the human is asked again.
+        # If the answer may have been signed with a stolen key, the human is asked again.
         is_own = review is not None and review.author == asker_name and review.compromised is None
         if review is not None and is_own and review.reasoning_ref == request.reasoning_ref:
             return review

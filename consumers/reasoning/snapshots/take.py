@@ -153,8 +153,8 @@ def _checked(view: Ask, data: SnapshotTaken) -> tuple[SnapshotTaken, list[Certif
         briefs = [replace(brief, fidelity=_UNMEASURED) for brief in data.briefs]
         return replace(data, reasoning_fidelity=0.0, briefs=briefs), []
     problems = _problems(data, fetched)
-    # A snapshot with another tokenizer, or without a brief that shows the choice, may be genuine, but cannot be
-    # checked.
+    # A snapshot with another tokenizer, or without a brief that shows which facts were chosen, may be genuine, but
+    # cannot be checked.
     if not problems and data.briefs and all(map(is_comparable, data.briefs)):
         return data, []
     return _fitting(_with_reasoning(base, fetched)), problems

@@ -216,7 +216,7 @@ def cite(
 ) -> tuple[list[T], list[str]]:
     """Return the drafts with the digests of the cited text, and a warning for each piece of evidence that is missing.
 
-    A warning about a step names the call that retracts it: the draft's own of ``retractions``, before the number.
+    A warning about a step names the call that retracts it: the draft's item of ``retractions``, and the step's number.
     Evidence is looked up in the git work tree of the working folder, and refs in the ledger of ``view``. For a graph
     from elsewhere (not ``is_own``) all problems are warnings. Raises Refused: ``INVALID_FIELD`` for evidence that has
     no valid form, or leads out of the tree.
@@ -273,7 +273,7 @@ def _cited_digest(check: EvidenceCheck) -> str:
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str, reads: Reads, remedy: str) -> list[str]:
-    """Return a warning for each piece of evidence of a step or finding that is not true, with the near names."""
+    """Return a warning for each piece of evidence of a step or finding that is not true, with similar names."""
     warnings: list[str] = []
     for check in checks:
         if check.note == NO_LINE:
@@ -352,7 +352,7 @@ def _read(path: str, line: int, end: int, rest: str) -> Evidence | None:
 def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, EvidenceStatus, str]:
     """Return the first reading whose file is ``ok``.
 
-    Without one return a problem, and prefer any other problem to "gone".
+    If there is none, return a reading with a problem: "gone" only if no reading has another problem.
     """
     problems: list[tuple[Evidence, Parts, EvidenceStatus, str]] = []
     for evidence in possible:

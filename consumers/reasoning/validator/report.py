@@ -98,7 +98,7 @@ class ValidationReport:
             "inferences": sorted(self.inferences, key=_of_inferences),
         }
         left, omitted, listed = report_size_max_bytes, 0, dict[str, Any]()
-        # No list takes more than half of the space that the lists before it left: so their order is published.
+        # Each list takes at most half of the space that is left, so the lists after it get some, too.
         for name, lines in ordered.items():
             sizes = accumulate(len(msgspec.json.encode(line)) + 1 for line in lines[: reasoning.listed_max])
             half = left // 2

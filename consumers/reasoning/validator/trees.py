@@ -285,7 +285,7 @@ def tree_of(folder: Path | None, commit: str | None = None) -> AbstractContextMa
 def work_tree(folder: Path) -> Path | None:
     """Return the root of the git work tree that contains ``folder``; None if there is none.
 
-    A stranger's repository may name any folder as its work tree (``core.worktree``): only one around ``folder`` counts.
+    The repository may name any folder as its work tree (``core.worktree``): only one that contains ``folder`` counts.
     """
     try:
         answer = Git(folder, is_own=False).call("rev-parse", "--show-toplevel", time_max_s=git_time_max_s)

@@ -177,7 +177,7 @@ def _grounds(memory: ReasoningMemory) -> set[int]:
 
 
 def premises_of(memory: ReasoningMemory) -> dict[int, ReasoningStep]:
-    """Return the steps by number, each with the confidence that it carries to what rests on it.
+    """Return the steps by number, each with the confidence that the steps resting on it may rely on.
 
     A step that was left at the default confidence carries no more than its weakest premise: otherwise it would hide the
     doubt in its premises.
@@ -218,7 +218,7 @@ def _is_supported(step: ReasoningStep, memory: ReasoningMemory) -> bool:
 
 
 def inferences_of(memory: ReasoningMemory) -> Iterator[ReasoningStep]:
-    """Yield the steps that must follow from others; a bare hypothesis, an observation and an assumption need not."""
+    """Yield the steps that must follow from others: not observations, assumptions, and hypotheses without a premise."""
     for step in memory.steps:
         if step.type in INFERRING or (step.type == "hypothesis" and memory.dependencies.get(step.step_number)):
             yield step
@@ -367,7 +367,7 @@ def _conclusion_issues(memory: ReasoningMemory) -> Iterator[Issue]:
         yield Issue("CONFIDENCE_ABOVE_PREMISES", cut(message))
     concluded = [step.step_number for step in concluding]
     between = ancestors(memory.dependencies, concluded).difference(concluded)
-    # A step that names no premise ends the path: nobody knows what it rests on.
+    # A step that names no premise ends the search: nobody knows what it rests on.
     is_cut_off = any(step.step_number in between and not _is_supported(step, memory) for step in inferences_of(memory))
     if not _leads_back(memory, concluded) and not is_cut_off and not is_unlinked(memory):
         with_evidence = any(references_of(step) for step in memory.steps)

@@ -123,7 +123,7 @@ def fit(value: Any, kind: inspect.Type, missing: Optional = _NOTHING, moved: Mov
 
 
 def _put_back(stated: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields after moving those that belong into an inner object, unless it already has them."""
+    """Return the fields after moving each misplaced one into its inner object, unless that already has it."""
     for name, owner in moved.items():
         inner = stated.get(owner, {})
         if name in stated and isinstance(inner, dict):

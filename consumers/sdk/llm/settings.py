@@ -25,10 +25,10 @@ class LlmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Settings of an endpoint, as in the table ``[llm]`` of ``config.toml``.
 
     ``base_url`` is the part of the URL before ``/chat/completions`` or ``/messages`` (default: the vendor's, by
-    ``family``). ``timeout_s`` limits a whole call, in which a busy server is tried ``attempts_max`` times. ``attempts``
-    is how often a thinker asks until it can use the answer; ``parallel_max`` limits its requests at a time. By default
-    ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's; ``"none"`` omits a
-    field. ``fields`` are sent unchanged.
+    ``family``). ``timeout_s`` limits a whole call, in which a busy server is tried ``attempts_max`` times. A thinker
+    asks at most ``attempts`` times until it can use the answer; ``parallel_max`` limits its requests at a time. By
+    default ``token_field``, ``temperature``, ``json_mode`` and ``seed`` (of samples) are the family's; ``"none"`` omits
+    a field. ``fields`` are sent unchanged.
     """
 
     model: Label

@@ -177,7 +177,8 @@ def _pieces(text: str, region: Region) -> Iterator[_Piece]:
         elif _FENCE.match(text, line.start(), line.end()):
             yield _Piece(start, line.start(), kind)
             start, kind = line.start(), "code"
-            # A bare fence that nothing closes is the end of code whose beginning was lost, if it is not the beginning.
+            # A bare fence that nothing closes ends a block of code whose beginning was lost, unless the text starts
+            # with it.
             if start == last_fence and trimmed(text, (region[0], start)):
                 yield _Piece(start, line.end(), "code")
                 start, kind = line.end(), "paragraph"
@@ -228,7 +229,7 @@ def _sentences(text: str, region: Region) -> Iterator[Region]:
 
 
 def _is_wrapped(text: str, end: int) -> bool:
-    """Return whether a line continues: the next one begins in lower case, and this one is long or that one indented."""
+    """Return whether a line is wrapped: the next line begins in lower case, and is indented or follows a long line."""
     following = text[end + 1 : end + 1 + _indent_max_chars].lstrip()
     is_small = following[:1].islower() and following[:1].isascii()
     is_long = end - text.rfind("\n", 0, end) > _wrapped_min_chars
