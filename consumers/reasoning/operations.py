@@ -87,7 +87,7 @@ def replaced_statement(reasoning: Mapping[str, Any], number: int, agent: str) ->
 
 
 def retraction_warnings(reasoning: Mapping[str, Any], number: int) -> list[str]:
-    """Return a warning that names the steps of a reasoning that rest on one to be retracted, if there are any."""
+    """Return a warning that names the steps which rest on step ``number``, which is to be retracted, if any do."""
     links = reasoning["memory"]["dependencies"].items()
     resting = sorted(int(step) for step, earlier in links if number in earlier)
     if not resting:

@@ -51,7 +51,7 @@ class PostgresSubscriptions(SubscriptionStore):
         self.db = self._connect()
         try:
             if self.run("SELECT to_regclass('deedbook_dead_letters')") == [(None,)]:
-                with self.transaction():  # if two processes created the tables at once, one would fail
+                with self.transaction():  # two processes at once take turns: else one would fail
                     self.run(_KEY.format("advisory_xact_lock"), "")
                     self.run(SCHEMA)
         except BaseException:
@@ -108,7 +108,7 @@ class PostgresSubscriptions(SubscriptionStore):
         while True:
             try:
                 if self.db.closed:
-                    self.db = self._connect()  # without the lock: the interrupted run ends with this error
+                    self.db = self._connect()  # it lacks the lock, so the interrupted run still ends with this error
                 return super().uncount_attempt(name, index)
             except Unavailable:
                 if time.monotonic() > deadline:

@@ -12,7 +12,7 @@ from deedbook.projections.briefs.tokens import count_tokens, greatest
 from deedbook.projections.reports.compressed import shorten
 
 _chars_a_token_max: Final = 8
-"""The number of characters to try; prose has four to five characters a token, so this rarely shortens it further."""
+"""Texts are cut to this many characters a token at first. Prose has four to five, so that rarely cuts too much."""
 
 
 class Budget:

@@ -227,7 +227,8 @@ class Notes:
         own = {note.path for note in notes_of(self.git, tip) if note.report is not None}
         blob = self.git.ask("hash-object", "-w", "--stdin", data=encoded(content))
         entries = {path: other for path, other in tip.entries.items() if path not in own}
-        # If we crash before the ref moves, nothing has changed; before the reflog is emptied, the next call does it.
+        # If we crash before the ref moves, nothing has changed. If we crash before the reflog is emptied, the next call
+        # does it.
         self.put(ref, None, {**entries, self._noted(): blob}, report, "Redacted report", expected=tip.commit)
         self.git.ask("reflog", "expire", "--expire=now", "--expire-unreachable=now", ref)
         return True
@@ -332,7 +333,7 @@ def notes_of(git: Git, tip: Tip) -> list[ReportNote]:
 
 
 def _written(lines: list[str], tip: Tip) -> dict[str, tuple[int, int, ReportVersion | None]]:
-    """Return, by path, the commit that wrote it (0 is the newest), its time and its report."""
+    """Return for each path the commit that wrote it (0 is the newest), that commit's time, and its report."""
     unknown = len(lines)
     written: dict[str, tuple[int, int, ReportVersion | None]] = {}
     at_s, report = 0, None

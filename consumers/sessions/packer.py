@@ -65,7 +65,7 @@ _share_tokens: Final = {"task": 40, "next_steps": 12, "knowledge_gaps_filled": 8
 )
 _other_share_tokens: Final = 20
 _item_tokens: Final = {"summary": 32, "detailed": 96, "full": 128}
-_gap_tokens: Final = 24  # in the first round, because a gap's text repeats one of the findings
+_gap_tokens: Final = 24  # small in the first round, because a gap's text repeats one of the findings
 _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")

@@ -41,7 +41,7 @@ def query_reports(  # noqa: PLR0917 - in the order that the API gives them
 
 
 def mode_of(mode: str | None, session_id: str | None, count: int | None) -> str:
-    """Return the resume mode: the given one, or the one that the other options imply."""
+    """Return the resume mode: ``mode`` if it is set, else the mode that the other options imply."""
     implied = "session_id" if session_id is not None else "last_n" if (count or 1) > 1 else "last"
     if mode in (None, implied) or (mode, implied) == ("last_n", "last"):
         return mode or implied

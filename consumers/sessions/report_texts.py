@@ -13,7 +13,7 @@ from deedbook.projections.reports.markdown import with_texts
 from deedbook.projections.reports.report import read_report
 
 Blobs = Callable[[str], bytes]
-# A text that its report has with fewer tokens than this is read in full from its blob before it is packed.
+# Texts that the report has shortened to fewer tokens than this are read in full from their blobs before packing.
 restored_below_tokens: Final = 160
 
 

@@ -31,7 +31,7 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 MODES: Final = ("last", "last_n", "session_id")
 sessions_max: Final = 5
-# in total; they are taken from the tokens of the sessions
+# The limit for all dead ends together; these tokens are taken from those of the sessions.
 dead_end_tokens: Final = {"summary": 40, "detailed": 120, "full": 160}
 _RESUMED_AS: Final = {"recommended_next_steps": "next_steps"}
 _KEY_VECTORS: Final = frozenset({"overall_confidence", "know", "uncertainty"})
@@ -105,7 +105,7 @@ def resume(  # noqa: PLR0917 - in the order that the API gives them
 
 
 def _known(ask: Ask, ai_id: str) -> str:
-    """Return a hint with the labels of the latest sessions that are similar to an unknown one, else with the first."""
+    """Return a hint that names sessions' labels: those similar to ``ai_id``, which no session has, else the latest."""
     sessions = ask("sessions.list", {"limit": _sessions_checked_max})["items"]
     # A label is an agent's own text, and may be a sentence.
     labels = [*filter(is_plain, dict.fromkeys(session["ai_id"] or session["author"] for session in sessions))]
@@ -122,7 +122,7 @@ def _cost(answer: Mapping[str, Any]) -> int:
 def whose(ask: Ask, answer: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """Return author and time (in milliseconds) of each session in an answer of ``resume``, by its id there.
 
-    It is a separate query, because an answer has few tokens; ``""`` is the session whose dead ends name none.
+    The answer itself does not have them, because it has few tokens. Dead ends that name no session are those of ``""``.
     """
     named = [session["session_id"] for session in answer["sessions"]]
     authors: dict[str, tuple[str, int]] = {}

@@ -99,7 +99,7 @@ def project_of(settings: Settings) -> Project:
         if value is True or (isinstance(value, str) and (not value or "\0" in value)):
             text = f"{file}: [reports] {name} must be a path, {AUTO!r} or false"
             raise Refused("INVALID_FIELD", text, path=f"$.reports.{name}", file=str(file))
-    home = resolved(settings.home)  # a link to a trusted folder does not make the folder around it trusted
+    home = resolved(settings.home)  # a link to a trusted folder does not make the link's parent trusted
     folder = home.parent if home.name == FOLDER else present_folder()
     files, no_files = _files(folder, None if chosen.files is False else str(chosen.files))
     git = None if chosen.git is False else folder if chosen.git == AUTO else folder / str(chosen.git)

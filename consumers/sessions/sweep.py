@@ -119,10 +119,10 @@ def _activities(ask: Ask, agent: str) -> Iterator[tuple[Activity, int]]:
         has_findings = row["findings"] > 0
         if not (is_open or is_assessed or (has_findings and report is None)):
             continue
-        # If nothing was assessed since the report, the phases do not matter.
+        # Nothing was assessed since the report, so the sweep does not need the phases.
         assessed = ask("sessions.show", {"id": name})["assessments"] if is_assessed else []
         last_ms = version = 0
-        if is_open:  # the last accepted event, at the index that the view knows or later
+        if is_open:  # find the last accepted event: the view's last one for this session, or a later one
             since = {"stream": stream, "after": row["updated_index"] - 1, "limit": rows_per_page}
             page = ask("catalog.find", since)
             last_ms, version = page["items"][-1]["accepted_ms"], page["total"]

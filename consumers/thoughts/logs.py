@@ -40,7 +40,7 @@ _OURS: Final = re.compile(
 _SEARCHED: Final = ("strategy", "max_depth", "branching_factor", "pruning_threshold")
 _FIRST: Final = ("orchestrator", "decomposer", "explorer")
 _IN_ROUNDS: Final = ("generator", "evaluator")
-# Messages after the last round, no matter which cause they name.
+# Messages after the last round: they belong to no round, whatever their causes are.
 _AFTER: Final = (kinds.SynthesizeSolution, kinds.FinalSolution, kinds.SearchComplete)
 
 
@@ -96,7 +96,7 @@ def log_files(events: Iterable[Event]) -> dict[str, bytes]:
     for line in lines:
         lines_of.setdefault(line.log_file, []).append(line)
     numbers = _numbers(lines_of)
-    # Three digits from 98 files on, so that the timeline has the last number.
+    # From 98 files on, numbers have three digits, so that the timeline still sorts last.
     digits = max(2, len(str(max(numbers.values(), default=0) + 2)))
     names = {log_file: f"{number:0{digits}}-{log_file.name}" for log_file, number in numbers.items()}
     info = task_info(events, task)
@@ -137,7 +137,7 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
     for event in events:
         role = "orchestrator" if isinstance(event.data, kinds.TotStarted) else getattr(event.data, "sender", "explorer")
         if isinstance(event.data, kinds.DecomposeTask) and has_decomposed:
-            role = event.data.to  # the protocol's own timeline has this line in that file
+            role = event.data.to  # the protocol's own timeline has this line in the receiver's file
         number = rounds.round_of(event)
         log_file = _LogFile(role, number if role in _IN_ROUNDS else 0)
         if (event.author, event.id) not in written:
@@ -145,7 +145,7 @@ def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
 
 
 class _Rounds:
-    """The rounds of events, nodes and each author's last event; an evaluation belongs to the round of its last node."""
+    """The rounds of events, of nodes and of each author's last event. An evaluation has the round of its last node."""
 
     def __init__(self) -> None:
         self._count = 0

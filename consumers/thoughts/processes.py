@@ -94,7 +94,7 @@ class Processes(Resource):
     def _replace(self, role: kinds.Role) -> None:
         child = self._children[role]
         error: DeedbookError | None = None
-        with suppress(EOFError):  # it died without a word
+        with suppress(EOFError):  # the process died before it could send an error
             error = DeedbookError.from_dict(child.receive())
         code = child.wait()
         child.connection.close()
@@ -132,7 +132,7 @@ def play(connection: Connection, role: kinds.Role, assignment: Assignment) -> No
         agent = Agent(role, author_of(role, settings, client), thinker, assignment.opening)
         code = Exit.OK if agent.run(stop, assignment.start) else Exit.UNAVAILABLE
         if agent.is_idle:
-            client.close()  # else a thread may be writing, and closing the store during that may hang
+            client.close()  # else a thread may still write, and closing the store meanwhile may hang
     except DeedbookError as error:
         with suppress(OSError):  # the parent is gone
             connection.send(error.to_dict())

@@ -386,7 +386,7 @@ def _context(task: Task, depth: int) -> kinds.ThoughtContext:
 
 
 def search_complete(task: Task, failure: kinds.Failure | None) -> kinds.SearchComplete:
-    """Return the end of a search; with ``failure``, which no resumption can help now, if it found no answer."""
+    """Return the end of a search. ``failure`` says why it found no answer; a resumption cannot help any more."""
     failure = failure and msgspec.structs.replace(failure, recoverable=False)
     tree = kinds.ThoughtTree(
         task_id=task.id,

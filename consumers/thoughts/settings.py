@@ -40,7 +40,7 @@ _FIELDS: Final = {
 
 
 class TaskSettings(NamedTuple):
-    """A row of the table; ``depth`` is the greater of the recommended ones."""
+    """A row of the table; ``depth`` is the greatest recommended depth."""
 
     granularity: str
     depth: int

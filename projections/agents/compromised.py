@@ -40,7 +40,7 @@ _STREAMS: Final = {
     "validations": ("reasoning", "reasoning_id"),
     "search": ("reasoning", "id"),
 }
-# With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
+# ``main.`` names the present table: in an answer about the past, another table hides it (``projections.answers.past``).
 KEYS_NOW: Final = "main.agent_keys"
 _ANY: Final = (
     f"SELECT (SELECT 1 FROM {KEYS_NOW} WHERE compromised_since IS NOT NULL LIMIT 1) AS is_reported, "  # noqa: S608 - fixed texts

@@ -40,7 +40,7 @@ _JUDGED: Final = (
     "WHERE imported IS NULL AND happened_ms >= ? GROUP BY author, calibration_status"
 )
 judged_ms: Final = 30 * 86_400_000
-"""The reports of this time count for the calibration of agents at work."""
+"""Only reports of this last period count for the calibration of agents at work."""
 _CLAIMED: Final = """
     SELECT c.name, c.records, c.first_ms, c.last_ms, a.name IS NOT NULL AS is_registered,
         (SELECT count(*) FROM sessions s WHERE s.ai_id = c.name AND s.imported IS NOT NULL) AS sessions

@@ -177,7 +177,7 @@ class _Past:
         return events
 
     def folded(self, view: Projection[Any], present: ShadowTransaction) -> dict[str, bytes]:
-        """Return the packed states at this past position of the keys that changed since the last boundary before it."""
+        """Return the packed states at this past position of those keys that changed since the boundary before it."""
         if view.name not in self._folded:
             stored = stored_states(view, present, boundary_before(self.size))
             changes = Work(view).fold(self.events, lambda keys: {key: stored[key] for key in keys if key in stored})

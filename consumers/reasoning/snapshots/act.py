@@ -287,7 +287,7 @@ def _summary(own: ValidationReport) -> str:
 
 
 def _reason_names(decision: Decision) -> list[str]:
-    """Return the names of the reasons not to act; low fidelity counts only alone, because each level has its own."""
+    """Return the names of the reasons not to act. Low fidelity differs by level, so it counts only if it is alone."""
     names = {rule.name for rule in decision.answer.all_rules}
     # A human who answered before an assumption was refuted did not know of the refutation.
     grounds = [] if decision.verdict is None else decision.verdict.refuted_grounds

@@ -1,4 +1,4 @@
-"""The search in the past of `deed demo`."""
+"""Plays the tree-of-thoughts search that is part of the history of `deed demo`."""
 
 from __future__ import annotations
 

@@ -52,7 +52,6 @@ def tree_text(tree: dict[str, Any]) -> Iterator[str]:
         yield "(no thoughts yet)"
         return
     nodes, best = tree["nodes"], set(state["best_path"])
-    # A stack, not recursion: a path of 64 nodes is no deeper than it is long.
     lines, waiting = [], [(tree["root_id"], 0)]
     while waiting:
         id_, depth = waiting.pop()
