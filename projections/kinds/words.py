@@ -14,16 +14,25 @@ value_max_chars: Final = 120
 _NO_SCHEMA: Final[Mapping[str, Any]] = {}
 
 
-def labelled(data: Mapping[str, Any], schema: Mapping[str, Any] = _NO_SCHEMA) -> Iterator[tuple[str, str]]:
-    """Yield the label and the value of each field, in the author's order; the fields of inner objects follow alone."""
+def fields_of(data: Mapping[str, Any], schema: Mapping[str, Any] = _NO_SCHEMA) -> Iterator[tuple[str, list[str]]]:
+    """Yield the label and the texts of each field, in the author's order; the fields of inner objects follow alone.
+
+    A list has a text for each of its items, any other value has one.
+    """
     known = schema.get("properties", {})
     for name, value in data.items():
         part = known.get(name, _NO_SCHEMA)
         label = one_line(part.get("title", "")) or name.replace("_", " ")
         if isinstance(value, dict):
-            yield from ((f"{label}, {inner}", text) for inner, text in labelled(value, part))
+            yield from ((f"{label}, {inner}", texts) for inner, texts in fields_of(value, part))
         else:
-            yield label, text_of(value, part.get("items", _NO_SCHEMA))
+            items = part.get("items", _NO_SCHEMA)
+            yield label, [text_of(item, items) for item in (value if isinstance(value, list) else [value])]
+
+
+def labelled(data: Mapping[str, Any], schema: Mapping[str, Any] = _NO_SCHEMA) -> Iterator[tuple[str, str]]:
+    """Yield the label and the value of each field, as ``fields_of`` does; a list as one text."""
+    return ((label, "; ".join(texts)) for label, texts in fields_of(data, schema))
 
 
 def text_of(value: Any, items: Mapping[str, Any] = _NO_SCHEMA) -> str:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.facets import read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
-from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion
+from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion, written_max_bytes
 from deedbook.consumers.sdk.events import whole_event
 from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.format.forms import is_own
-from deedbook.projections.kinds.words import labelled
+from deedbook.projections.kinds.words import fields_of, text_of
 
 rows_max: Final = 50
 neighbours_max: Final = 50
+objects_depth_max: Final = 2
+# The type of the things that a field of the core's events names.
+_NAMED: Final = {
+    **dict.fromkeys(("agent", "to", "reviewer"), "agent"),
+    **dict.fromkeys(("depends_on", "answers"), "handoff"),
+    **dict.fromkeys(("session", "session_id", "resumes"), "session"),
+    **dict.fromkeys(("reasoning_ref", "reasoning_refs"), "reasoning"),
+}
 
 
 def events(context: PageContext) -> Page:
@@ -26,7 +36,10 @@ def events(context: PageContext) -> Page:
 
 
 def event(context: PageContext) -> Page:
-    """Return ``{"event", "row", "signed", "proof", "causes", "effects", …}`` of one entry.
+    """Return ``{"event", "row", "fields", "signed", "proof", "causes", "effects", …}`` of one entry.
+
+    ``fields`` are those of its data that have a value, each with its ``label``, its ``texts`` and the ``kind`` of thing
+    that these name (empty: none). ``is_written_here``: the page itself has the data as JSON, too.
 
     ``signed`` says whether its signature is valid and the rules admit it, verified from signed entries (``problem``:
     why not). ``proof`` is the inclusion under a signed checkpoint, verified here (``problem``: why there is none).
@@ -36,20 +49,53 @@ def event(context: PageContext) -> Page:
     entry = whole_event(index, context.client.entry(index), context.view)
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
     signed = _signed(context, index, entry["stream"], entry["key"])
-    fields = _fields(context, entry)
-    data = {"row": row, "signed": signed, "proof": inclusion(context, index), **walk, "event": entry, "fields": fields}
+    data = {
+        "row": row,
+        "fields": _fields(context, entry),
+        "signed": signed,
+        "proof": inclusion(context, index),
+        **walk,
+        "event": entry,
+        "is_written_here": entry["bytes"] <= written_max_bytes,
+    }
     return Page("event.html", f"#{index} {row['author']} {row['did']}", data)
 
 
-def _fields(context: PageContext, entry: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the labels and values of an event of a declared kind, by its schema; none for other events."""
-    if not is_own(entry["kind"]) or entry.get("erased"):
-        return []
-    try:
-        schema = context.ask("kinds.show", id=entry["kind"])["schema"]
-    except Refused:  # the rules refuse the event, and so no view knows its kind
-        return []
-    return list(labelled(entry["data"], schema))
+def _fields(context: PageContext, entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of an event's data, for a declared kind by the titles of its schema."""
+    schema: dict[str, Any] = {}
+    if is_own(entry["kind"]) and not entry.get("erased"):
+        # If the rules refuse the event, no view knows its kind.
+        with contextlib.suppress(Refused):
+            schema = context.ask("kinds.show", id=entry["kind"])["schema"]
+    data, properties = _with_values(entry["data"]), schema.get("properties", {})
+    data = data if schema else _compact(data)
+    named = _NAMED if entry["kind"] in CORE_KINDS else {}
+    return [
+        {"label": label, "texts": texts, "kind": named.get(name, "")}
+        for name, value in (data.items() if isinstance(data, dict) else ())
+        for label, texts in fields_of({name: value}, {"properties": properties})
+    ]
+
+
+def _with_values(data: Any) -> Any:
+    """Return plain data without the fields that have no value."""
+    if isinstance(data, list):
+        return [_with_values(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    values = {name: _with_values(value) for name, value in data.items()}
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def _compact(value: Any, depth: int = 0) -> Any:
+    """Return plain data in which an inner object is one text, unless it has lists or objects and is not far inside."""
+    if not isinstance(value, dict):
+        return value
+    is_flat = not any(isinstance(inner, dict | list) for inner in value.values())
+    if depth and (is_flat or depth > objects_depth_max):
+        return text_of(value)
+    return {name: _compact(inner, depth + 1) for name, inner in value.items()}
 
 
 def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str, Any]:

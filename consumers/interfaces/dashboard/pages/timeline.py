@@ -9,10 +9,11 @@ from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.answer import UNDATED_MS
 from deedbook.projections.answers.query import age_of
-from deedbook.projections.catalog.lanes import OPERATIONS
+from deedbook.projections.catalog.lanes import OPERATIONS, sessions_shown_max
 
 operations_shown_max: Final = 60
 lanes_shown_max: Final = 20
+team_shown_max: Final = 40
 hour_ms: Final = 3_600_000
 
 _step: Final = 24  # px from lane to lane
@@ -22,6 +23,7 @@ _others: Final = "others"
 def timeline(context: PageContext) -> Page:
     """Return the answer of `catalog.lanes` with ``facets``, and a ``drawing`` of one row an operation, newest first.
 
+    ``events`` is the number of all events with these filters, of which the timeline draws only some kinds.
     The drawing has the ``lanes`` with their ``x``, its ``width``, and ``rows``: the ``x`` of the operation, ``to_x`` of
     the agent to whom it passes work (None: nobody), the ``bars`` of the sessions at that time, the ``day`` if it is
     another than that of the row above, and the ``pause`` between them if it is longer than an hour.
@@ -29,8 +31,10 @@ def timeline(context: PageContext) -> Page:
     facets, after = read(context, "/timeline"), context.number("after")
     answer = context.ask("catalog.lanes", limit=operations_shown_max, after=after, **facets.arguments)
     counts = context.ask("catalog.facets", types=list(OPERATIONS), **facets.arguments)
+    events = context.ask("catalog.find", limit=1, **facets.arguments)["total"]
     data = answer | {"facets": facets.form(counts), "drawing": _drawing(answer, facets), "after": after}
-    return Page("timeline.html", "Timeline", data)
+    limits = {"sessions_max": sessions_shown_max, "team_max": team_shown_max}
+    return Page("timeline.html", "Timeline", data | limits | {"events": events})
 
 
 def _drawing(answer: dict[str, Any], facets: Facets) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import Browser, Keys, let_in, static_page
+from browser import LIGHT, NARROW, PHONE, WIDE, Browser, Keys, Look, let_in, static_page
 from story_pages import HUMAN, PASSPHRASE, live_copy
 
 from deedbook.consumers.auditor.verify import verify_log
@@ -87,6 +87,28 @@ def test_handoff_is_approved_by_keyboard_alone_and_the_next_one_opens(story: Led
     assert browser.evaluate("document.activeElement.id") == rows[min(at + 1, len(rows) - 1)]
     assert browser.problems() == []
     assert verify_log(story.client, views=story.settings).problems == []
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW, PHONE])
+def test_form_beside_little_content_has_the_width_of_its_box(browser: Browser, width: int) -> None:
+    browser.look(Look(width, LIGHT))
+    browser.open(browser.url + "/h/search-cjk")
+    box, form = (
+        browser.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().width")
+        for selector in (".deciding", "form.decide")
+    )
+    assert form == box
+    note, sign = browser.evaluate(
+        "[...document.querySelectorAll('.decide .say')].map((part) => part.getBoundingClientRect().toJSON())"
+    )
+    if width == WIDE:
+        assert (note["top"], note["bottom"]) == (sign["top"], sign["bottom"])
+        textarea = browser.evaluate("document.querySelector('.decide textarea').getBoundingClientRect().bottom")
+        assert textarea == note["bottom"]
+    else:
+        assert note["width"] == sign["width"] == box
+    browser.look(Look(WIDE, LIGHT))
+    assert browser.problems() == []
 
 
 def test_row_opens_in_its_place_without_a_reload(browser: Browser) -> None:

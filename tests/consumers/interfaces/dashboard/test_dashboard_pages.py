@@ -9,15 +9,21 @@ from msgspec.structs import replace
 
 from deedbook.consumers.interfaces.dashboard import app
 from deedbook.consumers.interfaces.dashboard.page import Route
+from deedbook.ledger.client.author import Draft
 from deedbook.ledger.client.stream_reader import IgnoredEntry
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
+from deedbook.ledger.events.declared import KindDeclared
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffQuestionAnswered, HandoffQuestionAsked
+from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
+from deedbook.ledger.format.identity import Key
 
 if TYPE_CHECKING:
     from looking import Viewer
 
+NAMES = [f"field_{number}" for number in range(40)]
+MANY = {"type": "object", "properties": {name: {"type": "integer"} for name in NAMES}, "additionalProperties": False}
 EVIL = "<img src=x onerror=alert(1)> \u202e' OR 1=1 -- {{ 7*7 }} {% raw %}"
 
 
@@ -48,6 +54,55 @@ def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
     page = viewer.page("/e/4")
     assert "the title" in page
     assert shown["event"]["sig"] in page
+
+
+def test_entry_begins_with_words_then_its_fields_with_links_and_its_json_is_folded_at_the_end(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("y")
+    viewer.ledger.hand_over("x", title="the title", tasks=["one", "two"], depends_on=["y"], context="see handoff/y")
+    page = viewer.page("/e/5").partition("<main")[2]
+    order = ['<p class="why', '<dl class="facts">', 'id="proof"']
+    assert sorted(order, key=page.index) == order
+    assert page.count("&#34;title&#34;: &#34;the title&#34;") == 1
+    assert page.index("<details") < page.index("&#34;title&#34;") < page.index("</details>")
+    assert page.index("<h2>Effects</h2>") < page.index("&#34;title&#34;")
+    (words,) = re.findall(r'<p class="why[^>]*>(.*?)</p>', page, re.DOTALL)
+    text = re.sub(r"<[^>]*>", "", words)
+    assert text.startswith("This is entry 1 of the title (handoff/x), accepted 20")
+    assert text.endswith("alice signed it on their own behalf.")
+    assert ('href="/h/x"' in words, 'href="/a/alice"' in words) == (True, True)
+    fields = page[page.index(order[1]) : page.index("</dl>")]
+    for row in ("<dt>title</dt><dd>", "<dt>depends on</dt><dd>", "<li>one", "<li>two"):
+        assert row.replace("<li>", '<li><span class="untrusted linked">') in fields
+    assert (fields.count('href="/h/y"'), 'href="/a/bob"' in fields, "proposal" in fields) == (2, True, False)
+
+
+def test_entry_says_on_whose_behalf_it_was_signed(viewer: Viewer) -> None:
+    key = viewer.ledger.delegate("bob", Key(b"k" * 32))
+    draft = Draft(stream="session/s", data=SessionStarted(task="by a program"))
+    viewer.ledger.submit(viewer.ledger.sign("bob", draft, key=key))
+    claimed = {"claimed_author": "ghost", "claimed_at": "2025-03-04T05:06:07Z", "mapped_kind": "session.started"}
+    record = RecordImported(original="blake3:" + "7" * 64, source="n", format="n/1", mapped={"task": "old"}, **claimed)
+    viewer.ledger.emit("bob", "session/old", record)
+    signed, imported = (
+        re.sub(r"<[^>]*>", "", viewer.page(f"/e/{index}").partition('id="words">')[2].partition("</p>")[0])
+        for index in (5, 6)
+    )
+    assert signed.endswith("A program signed it with a session key, on behalf of bob, whose identity key delegated it.")
+    assert "bob signed it as the importer of a record, on behalf of ghost, whom the record names for 2025" in imported
+
+
+def test_entry_with_many_fields_and_much_text_stays_readable_and_small(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x", tasks=[f"{number} " + "word " * 70 for number in range(100)])
+    answer = viewer.get("/e/4")
+    assert len(answer.content) < 120_000
+    assert (viewer.data("/e/4")["is_written_here"], 'href="/e/4.json"' in answer.text) == (False, True)
+    kind = KindDeclared(name="x.many.seen", stream="x.many", roles=["agent"], schema=MANY)
+    viewer.ledger.emit("root", "kind/x.many.seen", kind)
+    draft = Draft(kind="x.many.seen", stream="x.many/1", data=dict.fromkeys(NAMES, 0))
+    viewer.ledger.submit(viewer.ledger.sign("bob", draft))
+    page = viewer.page("/e/6")
+    assert "8 more fields</summary>" in page
+    assert page.count("<dt>field ") == 40
 
 
 def test_entries_of_authority_and_the_first_of_all_have_their_proof_too(viewer: Viewer) -> None:

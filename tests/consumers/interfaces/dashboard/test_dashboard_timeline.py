@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deedbook.consumers.interfaces.dashboard.pages.timeline import lanes_shown_max
+from deedbook.consumers.interfaces.dashboard.pages.timeline import lanes_shown_max, team_shown_max
 from deedbook.ledger.events.imported import RecordImported
-from deedbook.ledger.events.session import SessionEnded, SessionStarted
+from deedbook.ledger.events.session import FindingLogged, SessionEnded, SessionStarted
 from deedbook.ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
@@ -84,6 +84,30 @@ def test_of_many_acts_the_newest_are_drawn_and_older_ones_are_a_page_away(viewer
     older = viewer.data("/timeline", after=shown["next"])
     assert len(older["drawing"]["rows"]) == 10
     assert older["next"] is None
+
+
+def test_the_timeline_says_how_many_events_it_leaves_out_and_leads_to_them(viewer: Viewer) -> None:
+    for number in range(70):
+        viewer.ledger.hand_over(f"h{number}")
+    viewer.ledger.emit("bob", "session/s", SessionStarted(task="look"))
+    for number in range(5):
+        viewer.ledger.emit("bob", "session/s", FindingLogged(finding=f"it is {number}"))
+    page, shown = viewer.page("/timeline"), viewer.data("/timeline")
+    assert "60 of 71 events are drawn on this page, newest first" in page
+    total = viewer.data("/events")["total"]
+    assert shown["events"] == total == 71 + 4 + 5  # the ledger began with four
+    assert f'finish: <a href="/events">all {total} events</a>' in page
+    assert "9 other events are not drawn" in page
+    assert 'href="/timeline">newest</a>' in viewer.page("/timeline", after=shown["next"])
+    assert "5 other events" in viewer.page("/timeline", agent="bob")
+    assert 'href="/events?agent=bob">all 6 events</a>' in viewer.page("/timeline", agent="bob")
+    assert 'id="left-out"' not in viewer.page("/timeline", kind="finding.logged")
+
+
+def test_a_team_of_many_agents_leads_to_all_of_them(viewer: Viewer) -> None:
+    for number in range(team_shown_max + 1):
+        imported(viewer, "session.started", f"session/{number}", claimed_author=f"ai-{number}", mapped={"task": "x"})
+    assert f"of {team_shown_max} of {len(viewer.data('/timeline')['lanes'])} agents" in viewer.page("/timeline")
 
 
 def test_the_timeline_begins_at_a_time(viewer: Viewer) -> None:
