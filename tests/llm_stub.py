@@ -1,6 +1,6 @@
-"""A double for a vendor of language models, because a real one cannot run here.
+"""A test double of a vendor of language models.
 
-A request beyond the script's end is answered 500, so that no retry passes unnoticed.
+It answers 500 to each request after the end of its script, so that a test notices every unexpected retry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ USAGE = {"prompt_tokens": 70, "completion_tokens": 7, "total_tokens": 77}
 
 
 class Reply(NamedTuple):
-    """A reply: ``body`` whole, or ``parts`` one after the other until the client disconnects or the test ends."""
+    """A reply: ``body`` at once, or ``parts`` one after the other until the client disconnects or the test ends."""
 
     status: int = 200
     body: bytes = b""
@@ -72,7 +72,7 @@ def flood(megabytes: int) -> Reply:
 
 
 class Vendor(HttpDouble):
-    """A vendor that replies by its script, and stores the requests."""
+    """A vendor that sends the replies of its script, and stores the requests."""
 
     script: list[Reply]
     received: list[Received]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Memory(Layer):
-    """A layer that remembers the streams of events, because their ids here are mere numbers."""
+    """A layer that stores the stream of each event by its id; the ids here are numbers."""
 
     def __init__(self, below: MemoryState) -> None:
         super().__init__(below)
@@ -37,7 +37,7 @@ class _Memory(Layer):
 
 
 class MachineRunner:
-    """The state machines, and the ledger in memory that they read. ``events`` are the accepted ones."""
+    """The state machines, and the ledger in memory that they read. ``events`` are the accepted events."""
 
     def __init__(self) -> None:
         self.actors = Actors(agents=cast()["agents"])
@@ -52,7 +52,7 @@ class MachineRunner:
             self.layer.put(key_key(session), KeyRecord(name, session, "session", since_index=0, delegated_by=key))
 
     def event(self, written: Written) -> Event:
-        """Return the event as the next entry of the log."""
+        """Return an event of a case as the next entry of the log."""
         key = key_named(SESSION + written.author) if written.is_by_session else self.actors.keys[written.author]
         return Event(
             index=self.layer.size,
@@ -69,7 +69,7 @@ class MachineRunner:
         )
 
     def emit(self, written: Written) -> str:
-        """Decide an event, and keep it."""
+        """Decide an event, and append it if it is accepted."""
         event, layer = self.event(written), self.layer
         record = layer.key(event.key)
         delegator = None if record is None else layer.key(record.delegated_by)
@@ -104,13 +104,13 @@ class MachineRunner:
         return self.layer.size
 
     def state(self, stream: str) -> str:
-        """Return the state that the rules see now."""
+        """Return the name of a stream's state, as the rules see it now."""
         record, family = self.layer.stream(stream), stream.partition("/")[0]
         return state_at(family, None if record is None else record.state, self.now_ms)
 
 
 def tell(family: str, *lines: str) -> Any:
-    """Return the state of the last line's stream after lines and stories of a family."""
+    """Play lines and stories of a family; return the state of the last line's stream."""
     runner = MachineRunner()
     story = Story(runner, "")
     for line in lines_of(family, *lines):
@@ -120,7 +120,7 @@ def tell(family: str, *lines: str) -> Any:
 
 
 def refuse(family: str, *lines: str) -> Refused:
-    """Return the refusal of the last line after lines and stories of a family."""
+    """Play lines and stories of a family; return the refusal of the last line."""
     runner = MachineRunner()
     story = Story(runner, "")
     *given, when = lines_of(family, *lines)

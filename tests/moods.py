@@ -1,7 +1,8 @@
-"""The moods of a model: every bad way in which a model or its server answered a search, and the result of the search.
+"""The moods of a model: ways in which a model or its server may answer a search, and the result of the search.
 
 A mood is a behaviour of ``ThinkingModel``. ``ends`` is the status of the task after its first run, ``code`` the error
-of a pause or failure. ``requests`` are those of the first run, and ``later`` those of the run with a healthy model.
+of a pause or failure. ``requests`` is the number of requests in the first run. After a pause, the task continues with a
+healthy model; ``later`` is the number of requests in this second run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 DEPTH = 3
 OPTIONS = ("--strategy", "DFS", "--depth", DEPTH, "--branching", 2, "--generation", "propose", "--evaluation", "score")
-HEALTHY = 11  # the shape, three times two thoughts and their scores, the answer
+HEALTHY = 11  # requests: for the shape, for thoughts and scores of three steps, for the answer
 KINDS = {"depth_estimate": "shape", "candidates": "thoughts", "evaluations": "votes", "answer": "answer"}
 
 
@@ -33,7 +34,7 @@ class Mood(NamedTuple):
 
 
 def kind_of(answer: dict[str, Any]) -> str:
-    """Return the kind of the question that a good model's answer belongs to."""
+    """Return the kind of question to which this is a good model's answer."""
     return next((kind for name, kind in KINDS.items() if name in answer), "score")
 
 
@@ -51,12 +52,12 @@ def fields(kind: str, **changed: Any) -> Behaviour:
 
 
 def unclaimed(received: Any, number: int, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return thoughts of which none claims to be a solution."""
+    """Return thoughts that do not claim to be a solution."""
     return {"candidates": [{"content": one["content"]} for one in answer["candidates"]]}
 
 
 def flat(received: Any, number: int, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer whose claims are one level too high."""
+    """Return an answer whose metadata stand beside the content instead of inside ``metadata``."""
     if "candidates" in answer:
         return {"candidates": [{"content": one["content"]} | one["metadata"] for one in answer["candidates"]]}
     return answer | answer.pop("verification", {})
@@ -85,7 +86,7 @@ INVALID, AWAY, LATE = "LLM_INVALID", "LLM_UNAVAILABLE", "EVALUATION_TIMEOUT"
 SAMPLES = ("--generation", "sample")
 
 MOODS: dict[str, Mood] = {
-    # Answers that can be read, however they are written.
+    # Answers that can be read, although their form varies.
     "good": Mood(lambda r, n, a: a),
     "fence": Mood(as_text(lambda text: f"```json\n{text}\n```")),
     "prose": Mood(as_text(lambda text: f"Sure! Here it is:\n\n{text}\n\nLet me know if {{this}} helps.")),
@@ -110,7 +111,7 @@ MOODS: dict[str, Mood] = {
     "every other request busy": Mood(lambda r, n, a: busy(n, a), requests=2 * HEALTHY),
     "two of three malformed": Mood(lambda r, n, a: shortened(r, n, a) if n % 3 else a, requests=3 * HEALTHY),
     "one bad judge": Mood(only("score", lambda r, n, a: a if n % 4 else "no json here"), requests=HEALTHY + 3),
-    # Ends without a solution that the model itself calls a solution.
+    # The search ends without a solution that the model itself calls a solution.
     "no claim": Mood(only("thoughts", unclaimed), "unverified"),
     "creative": Mood(only("thoughts", unclaimed), "unverified", HEALTHY + 3, options=SAMPLES),
     "not valid": Mood(fields("answer", **BAD_CHECK), "unverified"),

@@ -1,6 +1,6 @@
-"""Packages of npm that tests need: installed from a lock, once, below ``build/``; a missing package is named.
+"""Installs the npm packages that tests need, from a lock, once, below ``build/``. An error names a missing package.
 
-npm would wait three times five minutes for a registry that does not answer: a shorter time limit stops it.
+npm would wait three times five minutes for a registry that does not answer, so a shorter time limit stops it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ install_max_s: Final = 100.0  # 9 s with an empty cache; less than the time limi
 
 
 def program(name: str) -> str:
-    """Return the path of a program; without it the test is not run, and says so."""
+    """Return the path of a program; if it is not installed, skip the test with the reason."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(
@@ -29,9 +29,9 @@ def program(name: str) -> str:
 
 
 def install(source: Path, name: str, *, build: tuple[str, ...] = ()) -> Path:
-    """Return a folder with the sources and the packages of their lock; ``build`` is run in it, after the installation.
+    """Install a folder with sources and the packages of their lock, run the command ``build`` in it, and return it.
 
-    If npm cannot install, the tests are not run. If it can, and the build fails, the tests fail.
+    If npm cannot install, the tests are skipped. If the build fails, the tests fail.
     """
     npm = program("npm")
     files = sorted(file for file in source.rglob("*") if file.suffix in {".json", ".ts"} or file.name == ".npmrc")

@@ -1,4 +1,4 @@
-"""Git repositories with notes in the shapes that Empirica writes; `git fast-import` writes many of them quickly."""
+"""Makes git repositories with notes in Empirica's formats; `git fast-import` writes many of them quickly."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def repository(folder: Path, notes: Iterable[tuple[str, Any]], root: str = ROOT)
 
 
 def tree_ref(folder: Path, ref: str, *lines: str) -> None:
-    """Point a ref to a commit with a tree of these lines of `git mktree`."""
+    """Point a ref to a commit whose tree has these lines, in the format of `git mktree`."""
     tree = git(folder, "mktree", "--missing", data="".join(f"{line}\n" for line in lines).encode())
     git(folder, "update-ref", ref, git(folder, "commit-tree", tree, "-m", "x"))
 
@@ -80,7 +80,7 @@ def text_of(note: Any) -> bytes:
 
 
 def checkpoint(session: str = SESSION, phase: str = "PREFLIGHT", **changes: Any) -> dict[str, Any]:
-    """Return a checkpoint."""
+    """Return the note of a checkpoint."""
     made: dict[str, Any] = {
         "session_id": session,
         "phase": phase,
@@ -97,7 +97,7 @@ def checkpoint(session: str = SESSION, phase: str = "PREFLIGHT", **changes: Any)
 
 
 def handoff(session: str = SESSION, **changes: Any) -> dict[str, Any]:
-    """Return a full compressed report."""
+    """Return the note of a handoff, a compressed report with all of its fields."""
     made: dict[str, Any] = {
         "s": session[:8],
         "ai": "claude-code",
@@ -118,7 +118,7 @@ def handoff(session: str = SESSION, **changes: Any) -> dict[str, Any]:
 
 
 def logged(kind: str, session: str = SESSION, **fields: Any) -> dict[str, Any]:
-    """Return a finding, an unknown, a dead end, a mistake or a goal."""
+    """Return the note of a finding, an unknown, a dead end, a mistake or a goal."""
     made = {"session_id": session, "ai_id": "claude-code", "created_at": "2025-06-01T11:00:00+00:00", "goal_id": None}
     return {f"{kind}_id": "1", **made, **fields}
 

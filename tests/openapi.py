@@ -1,7 +1,8 @@
 """The OpenAPI 3.1 description of the HTTP API, generated from the types of arguments, answers and events.
 
-Answers are closed: they have the described properties and no others. Arguments allow everything that is accepted. The
-event of each kind is a schema of its own, so that a generated client has a type for it.
+The schemas of answers are closed: they allow no properties besides the described ones. The schemas of arguments allow
+everything that the server accepts. Each event kind has a schema of its own, so that a generated client has a type for
+it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ _SHARED: Final[dict[str, Schema]] = {
         "description": "The `next` of the previous page of the same query.",
     },
 }
-# An example of each argument without a default and without fixed values.
+# An example for each argument that has neither a default nor a fixed set of values.
 _EXAMPLES: Final[dict[str, Any]] = {
     "agent": "kuro",
     "entry": 7,
@@ -135,7 +136,7 @@ _EVENT_PAGE: Final[Schema] = {
     "required": ["items", "next"],
     "additionalProperties": False,
 }
-# Path: summary, kind of the document, type of its data, media types, the statuses beside _ALWAYS and those of tokens.
+# By path: summary, kind of the document, type of its data, media types, and its statuses besides those of all paths.
 _OTHERS: Final[dict[str, tuple[str, str, Any, tuple[str, ...], tuple[str, ...]]]] = {
     ROOT: ("The list of all paths.", "api", PathList, (JSON,), ()),
     DESCRIPTION: ("This description.", "", None, (JSON,), ()),
@@ -237,18 +238,18 @@ def description() -> Schema:
 
 
 def _shared_types() -> dict[str, Schema]:
-    """Return the schemas of the simple types with a name, by this name."""
+    """Return the schemas of the annotated types that have a name, by this name."""
     named = {name: type_ for module in (answer, fields) for name, type_ in vars(module).items() if is_annotated(type_)}
     return {name: tidy(msgspec.json.schema(type_)) for name, type_ in named.items() if type_ is not answer.Cursor}
 
 
 def is_annotated(type_: Any) -> bool:
-    """Return whether a value is a type with bounds or a meaning."""
+    """Return whether a value is a type with annotations, such as bounds or a description."""
     return get_origin(type_) is Annotated
 
 
 def _referring(schema: Any, names: Mapping[str, str]) -> Any:
-    """Return a schema in which shared types are references; ``names`` has their names by their JSON."""
+    """Return a schema with references in place of shared types; ``names`` maps the JSON of a type to its name."""
     match schema:
         case dict():
             name = names.get(json.dumps(schema))
@@ -297,7 +298,7 @@ def _events(shown: Schema, data: dict[str, Schema]) -> dict[str, Schema]:
         "description": "An event of a declared kind. Its data has the schema of the declaration (kinds.show).",
     }
     named = {f"{KINDS[kind].data.__name__}Event": schema for kind, schema in kinds.items()} | {"OwnEvent": own}
-    # No discriminator: it maps single kinds, and agents declare any number of them.
+    # There is no discriminator: it would have to list every kind, and agents may declare any number of kinds.
     any_event = {"oneOf": [_named(name) for name in named]}
     return named | {"Event": any_event, "EventFields": shown}
 
@@ -340,9 +341,9 @@ def _parameters(form: Form, schemas: dict[str, Schema]) -> Iterator[Schema]:
     (schema,), components = msgspec.json.schema_components([form.type], ref_template=_REF)
     own = components.pop(schema["$ref"].rpartition("/")[2])
     schemas |= {name: _closed(tidy(component)) for name, component in components.items()}
-    if form is EVENTS:  # an unknown kind of event is refused
+    if form is EVENTS:  # the server refuses an unknown kind of event
         own["properties"]["kinds"]["items"] = {"enum": list(KINDS)}
-    if "text" in own.get("required", ()):  # a search needs a word in its text, and refuses an unknown family
+    if "text" in own.get("required", ()):  # a search needs a letter or digit in its text, and known families
         own["properties"]["text"]["pattern"] = r"[\p{L}\p{N}]"
         own["properties"]["family"]["anyOf"][0]["items"] = {"enum": families_with_text()}
     for name, described in own["properties"].items():
@@ -365,7 +366,7 @@ def _shared(name: str) -> Schema:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Return a schema without null, which a URL cannot express."""
+    """Return a schema without null, because a URL cannot express null."""
     schema = {name: value for name, value in schema.items() if not (name == "default" and value is None)}
     if "anyOf" in schema:
         kept = [case for case in schema.pop("anyOf") if case != {"type": "null"}]
@@ -376,7 +377,7 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _bounded(name: str, schema: Schema, chars_max: int = text_max_chars) -> Schema:
-    """Return the schema of an argument with the bounds that JSON and the API set for all arguments."""
+    """Return the schema of an argument, with the bounds that JSON and the API set for every argument."""
     if name == "at":
         return {"anyOf": [{"type": "integer", "minimum": 0, "maximum": json_integer_max}, *_TIMES]}
     match schema.get("type"):
@@ -387,7 +388,7 @@ def _bounded(name: str, schema: Schema, chars_max: int = text_max_chars) -> Sche
         case "array":
             items_at_most = min(schema.get("maxItems", items_max), items_max)
             return schema | {"items": _bounded("", schema["items"], item_max_chars), "maxItems": items_at_most}
-        case _:  # a choice or a truth value: it has no bounds
+        case _:  # an enumeration or a boolean, which has no bounds
             return schema
 
 
@@ -435,7 +436,7 @@ def _writes() -> Schema:
 
 
 def _written(signature: Schema, accepted: Schema) -> dict[str, Schema]:
-    """Return the schemas of submitted and accepted events; HTTP has the fields of an accepted event by name."""
+    """Return the schemas of submitted and accepted events. In HTTP, an accepted event is an object, not an array."""
     envelope = {
         "payloadType": {"const": BATCH_TYPE},
         "payload": _BASE64 | {"description": "The number of events and their root (proto/README.md, section 5.1)."},
@@ -463,7 +464,7 @@ def _document_of(kind: str, data: Schema, *, has_pages: bool) -> Schema:
 
 
 def _closed(schema: Schema) -> Schema:
-    """Return the schema of a struct in HTTP's form: without other properties, and with a text as cursor."""
+    """Return the schema of a struct as HTTP has it: without other properties, and with a text as cursor."""
     if "properties" in schema:
         schema |= {"additionalProperties": False}
         if "pass it as `after`" in schema["properties"].get("next", {}).get("description", ""):

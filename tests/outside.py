@@ -1,7 +1,7 @@
-"""An independent client of C2SP logs: Ed25519, SHA-256, and the specifications.
+"""An independent client of C2SP logs, written from the specifications with only Ed25519 and SHA-256.
 
 Sources: C2SP signed-note, tlog-checkpoint, tlog-tiles, tlog-proof, tlog-cosignature; RFC 6962 §2.1. It imports none of
-our code. So it finds mistakes that our code shares between making and checking proofs.
+our code. So it finds a mistake that our code makes both when it makes a proof and when it checks one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def over_http(prefix: str) -> Fetch:
 
 
 def open_note(note: bytes, vkey: str) -> tuple[str, int, bytes]:
-    """Return origin, size and root of a checkpoint, signed by the vkey's key."""
+    """Return origin, size and root of a checkpoint, after checking that the key of ``vkey`` signed it."""
     text, _, lines = note.decode().rpartition("\n\n")
     name, key_id, encoded = vkey.split("+", 2)
     key = b64decode(encoded)
@@ -79,7 +79,7 @@ def split(size: int) -> int:
 
 
 def tree_hash(hashes: Hashes, start: int, end: int) -> bytes:
-    """Return MTH(D[start:end]); whole subtrees of 256 leaves come from the tiles above."""
+    """Return MTH(D[start:end]); the hashes of complete subtrees come from tiles of higher levels."""
     size = end - start
     for level in range(8, -1, -1):
         if size == 256**level and start % size == 0:
@@ -99,7 +99,7 @@ def consistency(hashes: Hashes, m: int, start: int, end: int, *, is_whole: bool 
 
 
 def check_consistency(old: tuple[int, bytes], new: tuple[int, bytes], proof: list[bytes]) -> None:
-    """Check a proof by unfolding SUBPROOF for both trees at once."""
+    """Check a consistency proof by following the recursion of SUBPROOF for both trees at once."""
     rest = list(proof)
 
     def unfold(m: int, size: int, *, is_whole: bool) -> tuple[bytes, bytes]:
@@ -123,7 +123,7 @@ def check_consistency(old: tuple[int, bytes], new: tuple[int, bytes], proof: lis
 
 
 def check_receipt(receipt: bytes, entry: bytes, vkey: str) -> tuple[int, int, bytes]:
-    """Return index, size and root, after a tlog-proof has proven the entry under a checkpoint of the vkey."""
+    """Return index, size and root, after checking a tlog-proof of the entry and the checkpoint by ``vkey`` in it."""
     head, _, note = receipt.decode().partition("\n\n")
     header, *lines = head.split("\n")
     if header != "c2sp.org/tlog-proof@v1":
@@ -160,7 +160,7 @@ class Tiles:
         return f"tile/{level}/{'/'.join(parts)}" + ("" if width == 256 else f".p/{width}")
 
     def tile(self, level: int | str, number: int) -> bytes:
-        """Return a tile, read once."""
+        """Return a tile; each tile is fetched only once."""
         if (level, number) not in self.read:
             self.read[level, number] = self.fetch(self.path(level, number))
         return self.read[level, number]

@@ -1,4 +1,4 @@
-"""Reasonings, and the same tasks in another person's words: for calibrating embedders."""
+"""Reasonings, and the same tasks in another person's words, by which embedders are calibrated."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PAIRS = [
     ("连接池关闭得太早。夜间登录失败。应该在最后关闭连接池。", "用户无法登录，数据库连接不够"),
 ]
 
-# The task of a reasoning, and how a receiver states it with some of the same words.
+# The task of a reasoning, and a receiver's wording of it, which shares some words.
 TASKS = [
     ("Is the JWT secret leaked?", "Check whether the JWT secret leaked into the logs"),
     ("Why do logins fail at night?", "logins fail every night, find out why"),

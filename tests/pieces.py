@@ -1,4 +1,4 @@
-"""A source cut into the steps of its thinking and the gaps between them, by their spans alone."""
+"""Cuts a source into the steps of its thinking and the gaps between them, by the steps' spans alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Piece(NamedTuple):
 
 
 def pieces(found: Extraction, source: int = 0) -> Iterator[Piece]:
-    """Yield the steps of a source and the gaps between them; their texts together are the source."""
+    """Yield the steps of a source and the gaps between them, in order; their texts joined are the source."""
     text = found.sources[source].text
     position = 0
     for number, span in found.spans.items():

@@ -17,9 +17,9 @@ def free_port() -> int:
 
 
 def port_option(home: Path, *options: str) -> list[str]:
-    """Return the option with which the first `deed serve` of a ledger takes a port that no other test takes after it.
+    """Return the option that gives the first `deed serve` of a ledger a port that no other test uses.
 
-    Later starts take the same one. The option is empty if there was a start, or if ``options`` name a port.
+    Later starts use the same port. So the result is empty after the first start, and if ``options`` name a port.
     """
     is_chosen = "--port" in options or (home / "bus" / "port").exists()
     return [] if is_chosen else ["--port", str(free_port())]

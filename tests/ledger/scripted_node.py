@@ -1,4 +1,4 @@
-"""A node that sends any entries that a test chooses, with true paths in the tree of these entries."""
+"""A node that sends the entries that a test chooses, with valid paths in the tree of these entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AUTHORITY = ("agent.", "role.", "key.", "ledger.", "checkpoint_key.")
 class ScriptedNode:
     """Answers ``stream`` from ``entries``, which no gate admitted. It leaves out the indexes in ``hides``.
 
-    ``edits`` changes a page before it is sent, and ``page_entries_max`` cuts it.
+    ``edits`` changes a page before it is sent; ``page_entries_max`` limits its entries.
     """
 
     def __init__(self, ledger: str, entries: Sequence[bytes], *, hides: Sequence[int] = ()) -> None:

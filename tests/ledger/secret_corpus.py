@@ -1,8 +1,8 @@
 """Texts with and without credentials, drawn from a seed in each run, so that no file contains a token.
 
-Positives are secrets in texts that an agent could paste: those of ``credentials``, and other forms that issuers
-document, with random parts. Negatives are texts that agents write every day, and texts that look most like a secret
-without being one.
+Positives are texts that an agent could paste, with secrets in them: those of ``credentials``, and other forms that
+issuers document, with random parts. Negatives are texts that agents write every day, and harmless texts that look most
+like a secret.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLACEHOLDERS: Final = (
 
 
 class Sample(NamedTuple):
-    """A text, and the kind of its secret, or the kind of text if it has no secret."""
+    """A text and its kind: the kind of its secret, or the kind of text if it has no secret."""
 
     kind: str
     text: str
@@ -147,7 +147,7 @@ HARMLESS: Final[dict[str, Callable[[Draw], str]]] = {
 
 
 def positives() -> Iterator[Sample]:
-    """Yield every form, in different surroundings."""
+    """Yield every form of a secret, in different surrounding texts."""
     draw = Draw(SEED)
     known = [(kind, text) for kind, texts in CREDENTIALS.items() for text in texts]
     for number, (kind, text) in enumerate(known * 2):

@@ -30,7 +30,7 @@ STREAM = "handoff/logs"
 
 @pytest.fixture
 def entries(ledger: Ledger) -> list[bytes]:
-    """The entries of an approved and claimed handoff between other events. A reviewer is registered after it began."""
+    """A log with an approved and claimed handoff, and other events before, within and after it."""
     data = ledger.hand_over("logs", title="Rotate logs", criteria=["nothing is lost"])
     ledger.emit("alice", "session/s", SessionStarted(task="something else"))
     ledger.register("carol", "reviewer")
@@ -153,7 +153,8 @@ def test_stream_without_its_last_entries_names_its_head(ledger: Ledger, entries:
     assert isinstance(older.state, HandoffState)
     assert older.state.status == "approved"
     assert older.head.size == len(entries) - 2
-    # A claim that is hidden under the present head is missing, too, and the head alone does not show that.
+    # The node can also hide the claim in a log of the current size. Then the claim is missing, and the head alone does
+    # not show it.
     hidden = ScriptedNode(ledger.id, entries, hides=own(entries)[-1:]).reader().read(STREAM)
     assert (hidden.state, hidden.head.size) == (older.state, len(entries))
 
@@ -213,7 +214,7 @@ def test_key_is_checked_against_the_authority_at_its_entry(ledger: Ledger, entri
     bob = ledger.keys["bob"].public.hex()
     ledger.emit("root", "agent/bob", KeyRevoked(key=bob, reason="lost"))
     with ledger.client() as client:
-        for _ in range(2):  # the second read knows all of authority before the first entry
+        for _ in range(2):  # in the second read, the reader already knows all events of authority
             checked = client.streams.read(STREAM)
             assert [index for index, _ in checked.entries] == own(entries)  # bob claimed before the revocation
 
@@ -268,7 +269,7 @@ def test_reader_continues_after_a_false_answer(node: ScriptedNode) -> None:
 
 def test_stream_at_a_size_is_the_stream_of_a_log_of_that_size(node: ScriptedNode, entries: list[bytes]) -> None:
     reader = node.reader()
-    for size in range(6, len(entries) + 1):  # no log ends within a batch
+    for size in range(6, len(entries) + 1):  # from 6 on, because no log ends within a batch
         past = reader.read(STREAM, size)
         whole = ScriptedNode(node.ledger, entries[:size]).reader().read(STREAM)
         assert past == whole, size
@@ -311,7 +312,7 @@ def test_stream_at_a_size_that_fails_a_check_is_refused(
 def test_stream_at_a_size_is_refused_if_the_node_withholds_present_authority(
     node: ScriptedNode, entries: list[bytes]
 ) -> None:
-    node.hides = frozenset({2})  # an entry of authority: the last entry says how many there are
+    node.hides = frozenset({2})  # an event of authority; the last entry has the number of these events
     with pytest.raises(Corrupted):
         node.reader().read(STREAM, len(entries) - 1)
 
@@ -385,7 +386,7 @@ def test_own_events_are_checked_by_the_declaration_of_their_time(ledger: Ledger)
         forged(ledger, "root", kind, msgspec.structs.replace(declared, title="again")),
     )
     with ledger.client() as client:
-        for _ in range(2):  # the second read knows all of authority before the first entry
+        for _ in range(2):  # in the second read, the reader already knows all events of authority
             events, declarations = client.streams.read(stream), client.streams.read(kind)
             assert [index for index, _ in events.entries] == [first + 2]
             ignored = [(entry.index, entry.code) for entry in [*events.ignored, *declarations.ignored]]

@@ -52,7 +52,7 @@ ROOT_LINE: Final = b64encode(CHECKPOINT.root).decode()
 
 
 def sign_text(text: str, key: CheckpointKey) -> str:
-    """Sign any text in the note format, for notes that our own signer does not make."""
+    """Sign any text as a note, for notes that our own signer refuses to make."""
     blob = key.verifier.key_id + SigningKey(key.seed).sign(text.encode()).signature
     return f"{text}\n— {key.origin} {b64encode(blob).decode()}\n"
 
@@ -68,7 +68,7 @@ def cosignature(name: str = "witness.example", blob: bytes = bytes(76)) -> str:
 
 
 def test_the_example_of_the_specification_verifies() -> None:
-    """The only note that C2SP publishes together with its key."""
+    """This is the only note that C2SP publishes together with its key."""
     verifier = CheckpointVerifier.from_vkey(SPEC_VKEY)
     assert verifier.vkey == SPEC_VKEY
     assert open_note(SPEC_NOTE, verifier)[0] == "This is an example message.\n"
@@ -77,7 +77,7 @@ def test_the_example_of_the_specification_verifies() -> None:
 
 
 def test_the_example_checkpoint_of_the_specification_parses() -> None:
-    """Without its key, it is only a claim."""
+    """Its key is not published, so its signature cannot be verified."""
     checkpoint = parse_checkpoint(SPEC_CHECKPOINT)
     assert (checkpoint.origin, checkpoint.size) == ("example.com/behind-the-sofa", 20852163)
     assert checkpoint.root.hex().startswith("0ac5186a91863e8e1d90c8")
@@ -124,7 +124,7 @@ def test_no_character_of_a_checkpoint_can_be_changed() -> None:
 
 
 def test_a_forged_checkpoint_is_unverified_rather_than_malformed() -> None:
-    """The error codes distinguish attack and damage from a mistake."""
+    """The error codes distinguish an attack or damage from a mistake in the form."""
     changed = NOTE.replace("\n42\n", "\n43\n")
     with pytest.raises(Corrupted) as caught:
         verify_checkpoint(changed, KEY.verifier)
@@ -163,14 +163,14 @@ def test_every_signer_of_a_note_can_be_checked() -> None:
 
 @pytest.mark.parametrize("signature", [bytes(64), bytes(63), bytes(65), bytes(1)])
 def test_a_wrong_line_of_our_key_spoils_the_note(signature: bytes) -> None:
-    """Even beside a valid one (C2SP signed-note, Signatures)."""
+    """This holds even if there is a valid signature, too (C2SP signed-note, Signatures)."""
     with pytest.raises(Corrupted, match="does not match its text") as caught:
         verify_checkpoint(NOTE + cosignature(KEY.origin, KEY.verifier.key_id + signature), KEY.verifier)
     assert caught.value.code == "VERIFICATION_FAILED"
 
 
 def test_a_note_may_carry_as_many_signatures_as_the_limit_says() -> None:
-    """The specification requires at least 16, and post-quantum signatures are large."""
+    """The specification requires at least 16 signatures, which also fit if they are large post-quantum signatures."""
     assert note_signatures_max >= 16
     assert len((NOTE + 15 * cosignature(blob=bytes(5000))).encode()) < note_size_max_bytes
     assert verify_checkpoint(NOTE + (note_signatures_max - 1) * cosignature(), KEY.verifier) == CHECKPOINT
@@ -207,7 +207,7 @@ def test_a_note_may_contain_empty_lines_and_signature_look_alikes() -> None:
 
 
 def test_a_key_signs_only_for_its_own_origin() -> None:
-    """A log refuses to sign it, and a client refuses to accept it."""
+    """A log refuses to sign a checkpoint of another origin, and a client refuses to accept one."""
     foreign = Checkpoint("ledger.example/two", 42, CHECKPOINT.root)
     with pytest.raises(Refused):
         sign_checkpoint(foreign, KEY)
@@ -350,7 +350,7 @@ def test_a_key_of_another_length_is_refused(length: int) -> None:
     ],
 )
 def test_an_impossible_checkpoint_cannot_be_made(origin: str, size: int, root: bytes) -> None:
-    """So no such checkpoint can be signed."""
+    """If it cannot be made, it cannot be signed."""
     with pytest.raises(Refused) as caught:
         Checkpoint(origin, size, root)
     assert caught.value.code == "INVALID_FORMAT"

@@ -1,4 +1,4 @@
-"""Every Chinese marker is read in both scripts; the Traditional spellings here are written by hand."""
+"""Every Chinese marker of files is read in Simplified and in Traditional script. A person wrote the spellings here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODULES = (
     "projections/briefs/gates.py",
     "projections/briefs/vetoes.py",
 )
-# The characters of markers that have one form only.
+# The characters in markers that are the same in both scripts.
 SAME = (
     "一七三上下不且久之乘九也了事二五交人以件任似但何作使依假像元先八六出分列到刻前剩加勿十即原及只可各合同名否告味和四因多好如姑子字定密察尚就"
     "差常序度往律得必怎急恰患想意成或所手把投接推提搜收攻故整料日明是景最有未架核案次止此步每比法洞深漏然物特猜理用由疑病的知票稍立第等答算管索"
@@ -95,7 +95,7 @@ def test_cue_gives_a_kind_of_inference(name: str, word: str) -> None:
 
 @pytest.mark.parametrize(("name", "word"), words(HEADINGS))
 def test_heading_of_a_handoff(name: str, word: str) -> None:
-    wanted = "" if word == "紀錄" else name  # another word, which is no heading in either script
+    wanted = "" if word == "紀錄" else name  # a homophone, which is a heading in neither script
     assert section_name(word) == section_name(simplified(word)) == wanted
 
 

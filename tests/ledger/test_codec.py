@@ -27,7 +27,7 @@ from deedbook.ledger.limits import json_depth_max, json_integer_max
 
 
 class Reading(msgspec.Struct, forbid_unknown_fields=True):
-    """A float, an integer and anything."""
+    """A struct with a float, an integer and a value of any type."""
 
     level: float = 0.0
     count: int = 0

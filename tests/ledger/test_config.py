@@ -1,4 +1,4 @@
-"""Settings come from the call, then the environment, then ``config.toml``. An error names a wrong one."""
+"""Settings come from the call, then the environment, then ``config.toml``. An error names the wrong setting."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_work_tree_of_git_has_the_ledger_of_its_main_tree(tmp_path: Path, monk
     deep.mkdir()
     assert find_home(deep, {}) == home
     with pytest.raises(Refused, match="is not trusted") as refused:
-        read_settings(start=deep)  # a file of git may be a stranger's: the folder it leads to must be trusted
+        read_settings(start=deep)  # .git may be a stranger's: the folder that it names must be trusted
     assert refused.value.code == "NOT_TRUSTED"
     trusted(home)
     assert read_settings(start=deep).home == home
@@ -79,7 +79,7 @@ def linked(tree: Path, main: Path) -> None:
 
 
 def forged(tree: Path, main: Path) -> None:
-    """Fake the answer of a repository that links to this tree, as an unpacked archive could."""
+    """Make a tree whose git files claim that it is a work tree of ``main``, as an unpacked archive could."""
     (tree / "own").mkdir()
     (tree / ".git").write_text("gitdir: own\n")
     (tree / "own" / "gitdir").write_text("../.git\n")
@@ -139,7 +139,7 @@ def test_no_ledger_names_the_likely_folder_before_a_new_ledger(tmp_path: Path) -
     (tmp_path / "b" / ".deedbook").mkdir(parents=True)
     (tmp_path / "a").mkdir()
     assert f"did you mean {tmp_path / 'b' / '.deedbook'}?" in advice(tmp_path)
-    # If several folders have ledgers, only the one that this user trusts is named: each other may be a stranger's.
+    # If several folders have ledgers, the advice names only a trusted one: the others may be a stranger's.
     (tmp_path / "c" / ".deedbook").mkdir(parents=True)
     assert "2 folders in it have ledgers: go to the project of one" in advice(tmp_path)
     trust.adopt(tmp_path / "c" / ".deedbook", "0" * 64, "2026-11-30T00:00:00Z")

@@ -84,7 +84,7 @@ def test_bare_form_has_the_leaf_of_its_entry_and_no_other_bytes_have_it() -> Non
     bare = GOOD.bare_form()
     assert decode_entry(bare).body == GOOD.commitment == commitment_to(GOOD.body)
     assert entry_leaf(GOOD.encode()) == GOOD.leaf() == hashlib.sha256(b"\0" + bare).digest()
-    assert entry_leaf(bare) != GOOD.leaf()  # read as an entry, its body would be the commitment
+    assert entry_leaf(bare) != GOOD.leaf()  # as an entry, the bare form would have the commitment as its body
     for changed in ({"body": b'{"a":2}'}, {"accepted_ms": 1}, {"sig": bytes(63) + b"1"}, {"stream_version": 2}):
         assert replace(GOOD, **changed).leaf() != GOOD.leaf()
 

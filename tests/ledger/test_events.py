@@ -47,14 +47,14 @@ def text_of(kind: str, data: dict[str, Any], **fields: Any) -> bytes:
 
 
 def code_of(text: bytes) -> tuple[str, Any]:
-    """Return the code and path with which a body is refused."""
+    """Return the code and the path of a body's refusal."""
     with pytest.raises(Refused) as refused:
         decode_body(text)
     return refused.value.code, refused.value.details.get("path")
 
 
 def integers_in(kind: msgspec.inspect.Type, kind_name: str) -> Iterator[msgspec.inspect.IntType]:
-    """Yield every integer type that a value of this type can hold."""
+    """Yield every integer type inside a type."""
     match kind:
         case msgspec.inspect.IntType():
             yield kind
@@ -70,7 +70,7 @@ def integers_in(kind: msgspec.inspect.Type, kind_name: str) -> Iterator[msgspec.
             yield from integers_in(key, kind_name)
             yield from integers_in(value, kind_name)
         case msgspec.inspect.AnyType():
-            # Only there: they are always decoded strictly (ledger.events.body).
+            # Only these kinds may have fields of any type: their events are always decoded strictly.
             assert kind_name in FREE_KINDS
         case _:
             return
@@ -93,7 +93,7 @@ def test_fields_that_name_needed_blobs_are_refs() -> None:
             parts = getattr(field.type, "types", (field.type,))
             (here,) = [part for part in parts if not isinstance(part, msgspec.inspect.NoneType)]
             here = getattr(here, "item_type", here)
-            here = getattr(here, "type", here)  # the type that the Metadata describes
+            here = getattr(here, "type", here)  # the type inside msgspec's Metadata
         assert here.pattern == REF_PATTERN, data
 
 
@@ -127,7 +127,7 @@ def test_an_import_needs_its_original_unless_it_says_that_only_the_digest_is_her
 
 
 def test_kinds_are_past_tense_facts_of_a_family() -> None:
-    # The messages between a search's agents keep the names that those know them by.
+    # The messages between the agents of a search are exceptions: they keep the names that those agents use.
     named = {KIND_OF[data] for data in (*get_args(tot.Question), *get_args(tot.Answer), tot.TotError)}
     assert all(name.count(".") == 1 for name in KINDS)
     assert all(
@@ -175,7 +175,7 @@ def kind_is_immutable(kind: str) -> None:
 
 
 def integers_of_a_kind_have_bounds_that_json_can_carry(kind: str) -> None:
-    # The fast path of decoding trusts the types for this: see ledger.codec.
+    # The fast path of decoding does not check integers itself, but relies on these bounds.
     for one in integers_in(msgspec.inspect.type_info(KINDS[kind].data), kind):
         assert one.ge is not None
         assert one.le is not None
@@ -200,8 +200,8 @@ def test_canonical_body_is_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> 
     certain = EXAMPLES["assessment.recorded"] | {"vectors": {"know": 1.0}}
     for kind, data in (EXAMPLES | {"assessment.recorded": certain}).items():
         decode_body(text_of(kind, json.loads(encode_canonical(msgspec.convert(data, KINDS[kind].data, str_keys=True)))))
-    # Whole floats (1.0 is written 1) and non-ASCII keys are the exceptions (three examples hold such a float), and what
-    # has fields of any shape.
+    # Only these bodies are parsed twice: those with a whole float, which is written as an integer (three examples),
+    # those with non-ASCII keys, and kinds that have fields of any type.
     kinds = [json.loads(text)["kind"] for text in asked]
     assert sorted(kinds) == sorted({"assessment.recorded", "reasoning.briefed", "snapshot.taken"} | FREE_KINDS)
     decode_body(text_of("session.started", {"task": "x"}) + b"\n")

@@ -1,4 +1,4 @@
-"""Files are replaced as a whole. Unfinished files of killed processes are deleted; those of living ones stay."""
+"""Files are replaced as a whole. Unfinished files of killed processes are deleted; those of running ones stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines have no breaks, labels no invisible characters, ids no ambiguous ones; refusals explain it."""
+"""Lines have no line breaks, labels no invisible characters, ids no ambiguous characters; refusals explain this."""
 
 from __future__ import annotations
 

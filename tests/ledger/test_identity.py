@@ -191,7 +191,7 @@ def test_corrupted_seal_does_not_open(tmp_path: Path) -> None:
 
 
 def session_file(home: Home, key: Key, **scope: object) -> None:
-    """Write a session key of alice's."""
+    """Write a session key of alice."""
     content = {"ledger": LEDGER, "name": "alice", "public": key.public.hex(), "seed": key.seed.hex()}
     write_session_key(home.session_file("alice"), msgspec.convert(content | scope, KeyFile))
 
@@ -310,6 +310,6 @@ def test_a_passphrase_costs_what_it_must(tmp_path: Path, request: pytest.Fixture
     path = tmp_path / "rita.key"
     write_key(path, ALICE, ledger=LEDGER, name="rita", passphrase="x")
     request.getfixturevalue("costly_passphrases")
-    assert code_of(path, "x") == "KEY_LOCKED"  # it was written at the lowest cost, with which all other tests run
+    assert code_of(path, "x") == "KEY_LOCKED"  # the file was written with the low cost of tests
     write_key(tmp_path / "other.key", ALICE, ledger=LEDGER, name="rita", passphrase="x")
     assert open_key(tmp_path / "other.key", "x").public == ALICE.public

@@ -1,4 +1,4 @@
-"""The local client passes the suite of all clients, and tests that only a folder on this machine allows."""
+"""The local client passes the tests for all clients, and some that are possible only with a folder on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client(local_client: LocalClient) -> LocalClient:
 
 
 class TestLocalClient(ClientSuite):
-    """See ``client_suite``."""
+    """Runs the tests of ``client_suite``."""
 
 
 def test_client_that_shares_a_log_leaves_it_open(ledger: Ledger) -> None:
@@ -95,7 +95,8 @@ def test_waiting_read_sleeps_through_entries_that_do_not_match(ledger: Ledger, m
     with ledger.client() as client:
         page = client.entries(start, kinds=["session.started"], wait_s=20)
         assert ([index for index, _ in page.entries], page.next_index) == ([start + 3], start + 4)
-        # A read returns existing entries at once, matching or not: they may be the last before an index.
+        # A read that has passed existing entries returns at once, even if none matches: the caller may need only the
+        # entries before an index.
         existing = client.entries(start, limit=2, kinds=["session.started"], wait_s=20)
     assert (existing.entries, existing.next_index, naps) == ([], start + 2, [start, start + 1, start + 2])
 
@@ -142,4 +143,4 @@ def test_author_refuses_the_same_content_twice_in_one_submission(ledger: Ledger)
         )
         assert ledger.head() == before
         author.emit(started, other, logged)
-        author.emit(other)  # later, the same content is another event
+        author.emit(other)  # at a later time, the same content is another event

@@ -1,6 +1,6 @@
-"""Merkle tree: against reference vectors, and against the RFC's recursive definitions.
+"""The Merkle tree agrees with reference vectors and with the RFC's recursive definitions.
 
-The vectors are the eight leaves that Certificate Transparency's implementations share.
+The vectors are the eight leaves that implementations of Certificate Transparency share.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ sizes = st.integers(1, tree_size_max)
 
 
 def test_roots_are_those_of_the_reference_tree() -> None:
-    """Also of size 0: the hash of no bytes."""
+    """This includes size 0, whose root is the hash of no bytes."""
     leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES]
     assert [root_of(leaves[:size]).hex() for size in range(9)] == REFERENCE_ROOTS
 
@@ -81,7 +81,7 @@ def test_roots_are_those_of_the_reference_tree() -> None:
     ],
 )
 def test_inclusion_paths_are_those_of_the_reference_tree(index: int, size: int, path: list[str]) -> None:
-    """Making and verifying proofs agree with other implementations."""
+    """Our proofs and our verifier agree with other implementations."""
     leaves = [leaf_hash(entry) for entry in REFERENCE_ENTRIES[:size]]
     expected = [bytes.fromhex(sibling) for sibling in path]
     assert inclusion_path(leaves, index) == expected
@@ -98,7 +98,7 @@ def test_inclusion_paths_are_those_of_the_reference_tree(index: int, size: int, 
     ],
 )
 def test_consistency_paths_are_those_of_the_reference_tree(old: int, new: int, path: list[str]) -> None:
-    """Making and verifying proofs agree with other implementations."""
+    """Our proofs and our verifier agree with other implementations."""
     subtrees = subtrees_of([leaf_hash(entry) for entry in REFERENCE_ENTRIES])
     expected = [bytes.fromhex(sibling) for sibling in path]
     old_root, new_root = bytes.fromhex(REFERENCE_ROOTS[old]), bytes.fromhex(REFERENCE_ROOTS[new])
@@ -107,12 +107,12 @@ def test_consistency_paths_are_those_of_the_reference_tree(old: int, new: int, p
 
 
 def test_a_leaf_never_hashes_like_a_node() -> None:
-    """Without it, an entry of 64 bytes could pass for two subtrees (RFC 6962 §2.1)."""
+    """Otherwise an entry of 64 bytes could pass for the hashes of two subtrees (RFC 6962 §2.1)."""
     assert leaf_hash(LEAVES[0] + LEAVES[1]) != node_hash(LEAVES[0], LEAVES[1])
 
 
 def test_frontier_has_the_root_of_the_recursive_definition_at_every_size() -> None:
-    """It grows leaf by leaf, and has one root for each set bit of the size."""
+    """The frontier grows leaf by leaf, and has one root for each set bit of the size."""
     frontier = Frontier.empty()
     assert frontier.root() == EMPTY_ROOT
     for size, leaf in enumerate(LEAVES, start=1):
@@ -148,7 +148,7 @@ def test_stored_frontier_of_wrong_length_is_corrupted(size: int, length: int) ->
 
 
 def test_inclusion_is_proven_for_every_leaf_of_every_small_tree() -> None:
-    """The path is exactly that of the recursive definition, and reads perfect subtrees inside the tree only."""
+    """The path is exactly that of the recursive definition. To make it, only perfect subtrees of the tree are read."""
     for size in range(1, 71):
 
         def subtree(level: int, n: int, size: int = size) -> bytes:
@@ -163,7 +163,7 @@ def test_inclusion_is_proven_for_every_leaf_of_every_small_tree() -> None:
 
 
 def test_consistency_is_proven_for_every_pair_of_small_trees() -> None:
-    """The path is exactly that of the recursive definition, and reads perfect subtrees inside the tree only."""
+    """The path is exactly that of the recursive definition. To make it, only perfect subtrees of the tree are read."""
     for new in range(1, 71):
 
         def subtree(level: int, n: int, new: int = new) -> bytes:
@@ -179,7 +179,7 @@ def test_consistency_is_proven_for_every_pair_of_small_trees() -> None:
 @settings(deadline=None)
 @given(size=sizes, at=st.floats(0, 1, exclude_max=True))
 def test_inclusion_is_proven_in_trees_of_any_size(size: int, at: float) -> None:
-    """Up to 2**63-1 leaves, with at most one hash for each bit of the size."""
+    """Trees have up to 2**63-1 leaves; a path has at most one hash for each bit of the size."""
     index = min(int(at * size), size - 1)
     path = inclusion_proof(index, size, uniform_subtree)
     assert len(path) <= size.bit_length()
@@ -190,7 +190,7 @@ def test_inclusion_is_proven_in_trees_of_any_size(size: int, at: float) -> None:
 @settings(deadline=None)
 @given(sizes, sizes)
 def test_consistency_is_proven_between_trees_of_any_size(first: int, second: int) -> None:
-    """Up to 2**63-1 leaves, with at most one hash more than the size has bits."""
+    """Trees have up to 2**63-1 leaves; a path has at most one hash more than the size has bits."""
     old, new = sorted((first, second))
     path = consistency_proof(old, new, uniform_subtree)
     assert len(path) <= new.bit_length() + 1

@@ -55,7 +55,7 @@ def test_consistency_fails_when_any_bit_is_flipped(old: int, new: int) -> None:
 
 
 def test_inclusion_fails_at_every_other_index() -> None:
-    """The index is inside the tree or beyond it; -1 climbs like the last leaf of a perfect tree."""
+    """The index is inside the tree or outside. Index -1 has only set bits, like the last leaf of a perfect tree."""
     for size in range(1, 34):
         root = reference_root(0, size)
         for index in range(size):
@@ -65,7 +65,7 @@ def test_inclusion_fails_at_every_other_index() -> None:
 
 
 def test_inclusion_fails_at_every_size_whose_path_has_another_length() -> None:
-    """Sizes with the same path shape differ only in the signed checkpoint, because a root does not contain the size."""
+    """If paths have the same form, only the signed checkpoint distinguishes sizes: a root does not contain the size."""
     for size in range(1, 34):
         root = reference_root(0, size)
         for index in range(size):

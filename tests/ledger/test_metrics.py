@@ -1,4 +1,4 @@
-"""Metrics add up over threads, and histograms have the form of Prometheus."""
+"""Metrics are summed over threads, and histograms have the format of Prometheus."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_the_example_of_the_specification_needs_two_of_x_and_one_of_y(signers: l
 
 def test_the_time_is_the_one_since_which_enough_have_cosigned() -> None:
     witnessed = parse(EXAMPLE).judge(cosigned(X[0], X[2], Y[1], Y[2]), TIME_S)
-    assert witnessed.time_s == TIME_S + 2  # the third one met the quorum
+    assert witnessed.time_s == TIME_S + 2  # the third cosignature met the quorum
     assert str(witnessed) == "witnessed at 2027-01-15T08:00:02Z by 4 of 6 (42 entries)"
     assert (
         str(parse(EXAMPLE).judge(NOTE, TIME_S))
@@ -165,7 +165,7 @@ def test_a_policy_beyond_the_limits_is_refused_unread() -> None:
     st.one_of(
         st.binary(max_size=200),
         st.lists(st.sampled_from([*EXAMPLE.split(), "\n", " ", "none"])).map(lambda words: " ".join(words).encode()),
-        st.sets(st.integers(0, 12), max_size=3).map(  # without a few lines, the example is mostly still a policy
+        st.sets(st.integers(0, 12), max_size=3).map(  # the example without a few lines is mostly still valid
             lambda gone: "\n".join(line for at, line in enumerate(EXAMPLE.split("\n")) if at not in gone).encode()
         ),
     )

@@ -1,4 +1,4 @@
-"""Receipts: the exact text form, and the changes that make a receipt invalid."""
+"""The exact text form of receipts, and the changes that make a receipt invalid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ RECEIPT: Final = Receipt(5, tuple(inclusion_path(LEAVES, 5)), NOTE)
 TEXT: Final = RECEIPT.to_text()
 HASH_LINE: Final = b64encode(bytes(32)).decode()
 
-# The example of C2SP tlog-proof; its extra data and signatures are abridged there, and are left out or made up here.
+# The example of C2SP tlog-proof. The specification abridges its extra data and signatures; here they are made up or
+# left out.
 SPEC_HASHES: Final = [
     "gSKyXoYZUgZ6jduWYrkDOARinOMGJveXjgMkBTcdPlQ=",
     "B95lDa8R83lS8n0eG+o0buTxRKQTYFi//1U8anccXmA=",
@@ -64,7 +65,7 @@ def test_the_example_of_the_specification_is_read_to_the_letter() -> None:
     st.none() | st.binary(),
 )
 def test_a_receipt_survives_its_text_form(index: int, path: list[bytes], note: str, extra: bytes | None) -> None:
-    """This holds for any checkpoint. No extra data differs from empty extra data."""
+    """This holds for any checkpoint. A receipt without extra data differs from one with empty extra data."""
     receipt = Receipt(index, tuple(path), note, extra)
     assert Receipt.parse(receipt.to_text()) == receipt
 
@@ -95,7 +96,7 @@ def test_a_receipt_is_for_one_entry_at_one_index() -> None:
 
 
 def test_a_receipt_under_another_key_is_unverified() -> None:
-    """Even if the path is right, the log must have signed the root."""
+    """The path is right, but the log has not signed the root with this key."""
     with pytest.raises(Corrupted) as caught:
         RECEIPT.verify(LEAVES[5], OTHER_KEY.verifier)
     assert caught.value.code == "VERIFICATION_FAILED"
@@ -190,7 +191,7 @@ def test_a_receipt_larger_than_the_limit_is_refused() -> None:
     ("index", "path"), [(-1, ()), (tree_size_max, ()), (0, (bytes(31),)), (0, (bytes(32),) * 64), (0, (b"",))]
 )
 def test_an_impossible_receipt_cannot_be_made(index: int, path: tuple[bytes, ...]) -> None:
-    """So no such receipt can be written."""
+    """If it cannot be made, it cannot be written."""
     with pytest.raises(Refused):
         Receipt(index, path, NOTE)
 

@@ -1,4 +1,4 @@
-"""A redacted text holds no secret and no part of one, and keeps the words around it."""
+"""A redacted text contains no secret and no part of one; the words around the secret stay."""
 
 from __future__ import annotations
 

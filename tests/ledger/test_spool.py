@@ -1,4 +1,4 @@
-"""The spool stores submissions whole, in order and within limits, and each refused one with the reason."""
+"""The spool stores submissions whole, in order and within limits; it stores refused submissions with the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AWAY = Unavailable("BUS_UNAVAILABLE", "the server does not answer")
 
 
 class Ledger:
-    """The ledger that a spool sends to. It is away, with the error ``outage``, or refuses those in ``refusals``."""
+    """The ledger to which a spool sends. It is away and raises ``outage``, or it refuses the texts in ``refusals``."""
 
     def __init__(self) -> None:
         self.is_away = True
@@ -66,7 +66,7 @@ def ledger() -> Ledger:
 
 
 def signed(*texts: str, **more: Any) -> Submission:
-    """Return findings, signed as one submission."""
+    """Return one signed submission of findings."""
     drafts = [Draft(stream="session/s1", data=FindingLogged(finding=text), **more) for text in texts]
     return draft_and_sign(drafts, KEY, ledger="l", author="alice")
 
@@ -263,7 +263,7 @@ def test_unusable_spool_is_an_error_of_its_own_and_not_an_outage(
     assert "the spool cannot be used" in error.message
     assert "neither recorded nor stored" in error.message
     assert "away" not in error.message
-    assert ledger.recorded == []  # earlier submissions go first, and nobody knows whether there are some
+    assert ledger.recorded == []  # an earlier submission must be sent first, and nobody knows whether the spool has one
     for call in (spool.waiting, spool.rejected, spool.counts, lambda: spool.send(ledger.send)):
         with pytest.raises(Unavailable) as unusable:
             call()
@@ -285,7 +285,7 @@ def test_spool_that_became_read_only_does_not_call_a_ledger_away_that_answers(
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    with monkeypatch.context() as patch:  # the tests may run as root, who may write in every folder
+    with monkeypatch.context() as patch:  # file permissions would not do: tests may run as root
         patch.setattr("pathlib.Path.unlink", fail)
         error = store(spool, ledger, "b")
     assert (error.code, spool.counts()) == ("SPOOL_UNAVAILABLE", (1, 0))
@@ -295,7 +295,7 @@ def test_spool_that_became_read_only_does_not_call_a_ledger_away_that_answers(
 
 def test_busy_ledger_is_called_busy_and_gets_the_stored_submission_later(spool: Spool, ledger: Ledger) -> None:
     ledger.outage = Unavailable("BUSY", "too many requests wait")
-    for text in ("a", "b"):  # the second time, the waiting submission meets the busy ledger
+    for text in ("a", "b"):  # the second time, the busy ledger refuses the submission that waits in the spool
         error = store(spool, ledger, text)
         assert (error.code, error.details["reason"]) == ("SPOOLED", "BUSY")
         assert "the ledger is busy" in error.message
@@ -332,7 +332,7 @@ def test_crash_at_each_step_of_sending_loses_and_repeats_nothing(
                 spool.send(ledger.send)
         if step == "pathlib.Path.unlink":
             assert spool.counts() == (3, 0)
-            spool.waiting()[0].unlink()  # as the next sender does after the ledger repeats its answer
+            spool.waiting()[0].unlink()  # as the next sender does when the ledger has repeated its answer
     assert spool.send(ledger.send) == (1, 0)
     assert (ledger.recorded, spool.counts()) == (["a", "c"], (0, 1))
 

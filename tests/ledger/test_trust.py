@@ -1,4 +1,4 @@
-"""The trust file counts only if it is this user's alone; a record is for one ledger at one path; no write is lost."""
+"""The trust file: only this user may own and change it; a record is for one ledger at one path; no write is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def given_to_another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """A function that gives a file or folder to another user. Without root rights, it patches ``stat`` instead."""
+    """A function that makes another user the owner of a file or folder. Without root rights, it patches ``stat``."""
 
     def give(path: Path) -> None:
         if os.geteuid() == 0:
@@ -108,7 +108,7 @@ def test_trust_file_that_is_no_regular_file_does_not_count(
 def test_servers_that_come_into_a_trusted_folder_later_are_refused(home: Path, trust_file: Path) -> None:
     assert trust_file.exists()
     ours = Membership("0" * 32, "0" * 64, ["nats://127.0.0.1:4222"], "alice")
-    write_membership(home, ours)  # a pull may bring it: without the check, the agent would sign at a stranger's server
+    write_membership(home, ours)  # a pull may add this file: without the check, the agent would use a stranger's server
     assert refusal(lambda: read_settings(home=home)).code == "NOT_TRUSTED"
     trusted(home)
     assert read_settings(home=home).server == ours.server
@@ -130,7 +130,7 @@ def test_changed_setting_is_named_without_the_unchanged_servers(home: Path, trus
 
 
 def test_second_writer_waits_for_the_first_and_no_record_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each writes the whole file: without the lock, the first would delete the record of the second."""
+    """Each writer replaces the whole file: without the lock, the first would delete the record of the second."""
     write, is_writing, may_continue = trust._write, threading.Event(), threading.Event()
 
     def write_slowly(file: Path, records: list[TrustedFolder]) -> None:
@@ -140,7 +140,8 @@ def test_second_writer_waits_for_the_first_and_no_record_is_lost(monkeypatch: py
         write(file, records)
 
     monkeypatch.setattr(trust, "_write", write_slowly)
-    # The second writer waits by sleeping, which lets the first continue. A second that does not wait writes at once.
+    # The second writer sleeps while it waits for the lock; this sleep lets the first continue. Without the lock, the
+    # second would write at once.
     monkeypatch.setattr(
         "deedbook.ledger.system.files.time",
         SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: may_continue.set()),

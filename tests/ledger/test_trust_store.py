@@ -39,7 +39,7 @@ def read(ledger: Ledger, **settings: bool) -> LocalClient:
 
 @pytest.fixture
 def notices_of(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
-    """A function that reads the log and returns the notices that the reader gets."""
+    """A function that opens a client on a ledger, and returns the notices that the user gets."""
 
     def read_notices(ledger: Ledger, **settings: bool) -> list[str]:
         caplog.clear()
@@ -58,7 +58,7 @@ def code_of(call: Callable[[], object]) -> str:
 
 @pytest.fixture
 def put_back(ledger: Ledger, tmp_path: Path) -> Callable[[], Ledger]:
-    """A function that puts the log back as it was at the beginning of the test, and opens it."""
+    """A function that restores the log as it was at the beginning of the test, and opens it."""
     copy = tmp_path / "copy"
     ledger.log.tables.env.sync(True)
     shutil.copytree(ledger.home.path, copy)
@@ -335,7 +335,7 @@ def test_a_slower_process_never_stores_an_older_head(ledger: Ledger) -> None:
         after = trust_store.update(client.consistency, lambda _: pytest.fail("there is no reset"))
 
         def slow(old_size: int) -> object:
-            # This process read its head before the other process stored a newer one.
+            # This process read its head before the other process stored a newer head.
             return before if old_size < before.size else client.consistency(old_size)
 
         trust_store.update(slow, lambda _: pytest.fail("there is no reset"))  # type: ignore[arg-type]

@@ -37,8 +37,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MUTANTS_MIN = 40
 RUN_MAX_S = 600
-ALL_MAX_S = 3600  # all tests that mutants name, on a loaded machine
-KILLED, SURVIVED = 1, 0  # exit codes of pytest; any other code says that the tests could not be run
+ALL_MAX_S = 3600  # the time limit of all tests that mutants name, on a busy machine
+KILLED, SURVIVED = 1, 0  # exit codes of pytest; any other code means that the tests could not run
 
 
 class Mutant(NamedTuple):
@@ -51,7 +51,7 @@ class Mutant(NamedTuple):
     tests: list[str]
 
     def faults(self, root: Path) -> list[str]:
-        """Return why this mutant cannot be applied to the tree in ``root``."""
+        """Return the reasons why this mutant cannot be applied to the tree in ``root``."""
         missing = [f"{test} is not there" for test in self.tests if not (root / test).is_file()]
         if not self.tests:
             missing.append("names no test file")
@@ -87,7 +87,7 @@ def load(folder: Path = HERE) -> list[Mutant]:
 
 
 def faults(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
-    """Return the faults of the list itself."""
+    """Return the faults of the mutants' tables: repeated names, and mutants that cannot be applied."""
     names = [mutant.name for mutant in mutants]
     found = [f"{name}: stands twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if len(mutants) < MUTANTS_MIN:
@@ -106,9 +106,9 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 def make_python(tree: Path) -> None:
-    """Create a Python environment for a tree: its packages come from there, everything else from this environment.
+    """Create a Python environment in a tree: our packages come from the tree, all others from this environment.
 
-    Not by ``PYTHONPATH``: programs that tests start with an environment of their own would not be mutated.
+    ``PYTHONPATH`` would not do: programs that tests start without it would import the source without the fault.
     """
     venv.create(tree / ".venv", symlinks=True, with_pip=False)
     made = Path(sysconfig.get_path("purelib", vars={"base": str(tree / ".venv")}))
@@ -159,12 +159,12 @@ def run_tests(tree: Path, tests: Sequence[str], *options: str, limit_s: int = RU
 
 @contextlib.contextmanager
 def mutated(tree: Path, mutant: Mutant, number: int) -> Iterator[None]:
-    """Apply the mutant as long as the block lasts. Each mutant has another ``number``."""
+    """Apply the mutant within a ``with`` block. Each mutant has another ``number``."""
     path = tree / mutant.file
     text, before = path.read_text("utf-8"), path.stat()
     path.write_text(mutant.changed(text), "utf-8")
-    # Python compares the size and the time (in seconds) of a file with those in its compiled module. Two faults of one
-    # file may have the same size, so each gets a time of its own. Otherwise the tests of one would run the other.
+    # Python uses a compiled module if its recorded size and time (in seconds) equal those of the file. Two mutants of a
+    # file may have the same size. So each gets another time: otherwise the tests of one would run the other.
     os.utime(path, (before.st_atime, before.st_mtime + 10 * number))
     try:
         yield
@@ -207,7 +207,7 @@ def survivors(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> list[s
 
 
 def main() -> int:
-    """Run what the command line requests; return 1 with a list of faults."""
+    """Run the mutants that the command line selects; print faults and return 1 if there are any, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python tests/mutants", description="Mutants that the tests must kill.")
     parser.add_argument("words", nargs="*", help="only mutants whose name or file holds one of these")
     parser.add_argument("--check", action="store_true", help="only look whether each can still be made")

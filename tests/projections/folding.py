@@ -1,4 +1,4 @@
-"""*Given these events, expect these rows*: the rows that a view folds from events without a store."""
+"""For tests of the form *given these events, expect these rows*: folds events into a view's rows without a store."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
 
 
 def logged(event: Event) -> Logged:
-    """Return an event with facts about the bytes that it would have."""
+    """Return an event as read from a log, with a made-up hash and size of its body."""
     return Logged(event, f"sha256:{event.index:064x}", 100, blobs_of(event.data))
 
 
 def rows_of(view: Projection[Any], key: str, events: list[Event]) -> Rows:
-    """Return the rows of one key after events: those of its state, and those that the events added."""
+    """Return the rows of a key after events: the rows of its state, and the rows that single events added."""
     state = view.state(key)
     made: list[Row] = []
     for event in events:
@@ -55,6 +55,6 @@ def state_after(view: Projection[Any], key: str, events: list[Event]) -> Any:
 
 
 def digests_of(store: SqliteStore) -> dict[str, dict[str, str]]:
-    """Return the digest of every table, by view: equal for equal rows, however events were batched."""
+    """Return the digest of every table, by view. Equal rows have equal digests, however events were batched."""
     with store.reading() as reading:
         return {view.name: reading.table_digests(view) for view in VIEWS}

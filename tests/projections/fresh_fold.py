@@ -1,4 +1,4 @@
-"""The slow reference of a past: the prefix of the log, folded anew into a temporary store."""
+"""The slow reference for answers about the past: folds the beginning of the log into a temporary store."""
 
 from __future__ import annotations
 

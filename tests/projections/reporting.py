@@ -1,4 +1,4 @@
-"""Reports to test with: the full example, changed by keyword."""
+"""Reports for tests: an example with all fields, some of which a test may replace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AFTER: Final = {"know": 0.95, "do": 0.95, "context": 0.90, "uncertainty": 0.20}
 
 
 def generated(**fields: Any) -> ReportGenerated:
-    """Return the data of an event: those of the example table, unless ``fields`` replace them."""
+    """Return the data of the event of the example report, with ``fields`` replaced."""
     made: dict[str, Any] = {
         "report_type": "complete",
         "ai_id": "minimax",
@@ -44,5 +44,5 @@ def generated(**fields: Any) -> ReportGenerated:
 
 
 def report(**fields: Any) -> Report:
-    """Return the report of such an event."""
+    """Return the example report, with ``fields`` replaced."""
     return report_of(SESSION, EVENT, 7, "bob", AT_MS, generated(**fields))

@@ -1,4 +1,4 @@
-"""Answers have the types that their queries name."""
+"""Answers have the types that their queries declare."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_a_mark_is_on_the_rows_that_have_one_and_on_no_part_of_them(ledger: View
     report = ledger.emit("root", f"agent/{author}", stolen).index
     answer = reader.answer("reasoning.show", {"id": "r1"})
     assert (answer["compromised"], {row["compromised"] for row in answer["versions"]}) == (report, {report})
-    typed = msgspec.convert(answer, QUERIES["reasoning.show"].returns, str_keys=True)  # a graph refuses other fields
+    typed = msgspec.convert(answer, QUERIES["reasoning.show"].returns, str_keys=True)  # fails at unknown fields
     assert msgspec.to_builtins(typed, str_keys=True) == answer

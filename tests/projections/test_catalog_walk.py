@@ -1,4 +1,4 @@
-"""Why: back to the causes of an event, forward to its consequences, on a real ledger."""
+"""The query ``catalog.why``: from an event back to its causes and forward to its consequences, on a real ledger."""
 
 from __future__ import annotations
 

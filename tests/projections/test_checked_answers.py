@@ -1,4 +1,4 @@
-"""An answer on which somebody acts comes from signed entries. It equals the answer of views that do not lie."""
+"""An answer on which somebody acts comes from signed entries. It equals the answer of unmanipulated views."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(ledger: Ledger) -> Iterator[Client]:
 
 
 def story(ledger: Ledger) -> None:
-    """Handoffs in every state that a view distinguishes, that wait for each other and answer each other."""
+    """Append handoffs in every state that a view distinguishes; some wait for others or answer others."""
     ledger.finish("first", verify=True, criteria=["it is checked"], tasks=["one", "two"])
     ledger.hand_over("second", depends_on=["first", "third"], answers="first", title="线程 one")
     ledger.hand_over("third", depends_on=["fourth", "missing"])
@@ -75,13 +75,13 @@ def test_chain_that_is_longer_than_what_is_told_of_it_ends_as_in_the_view(ledger
         ledger.hand_over(f"h{number}", depends_on=[f"h{number + 1}"])
     ledger.finish(f"h{chain_links_max + 2}")
     last = f"h{chain_links_max + 1}"
-    for name in ("h0", "h1", "h2"):  # the last blockers: one that is too far away, one that is completed, and none
+    for name in ("h0", "h1", "h2"):  # the chain of h0 is too long to be followed to its end; those of h1 and h2 are not
         answer = ask(client, "handoffs.why", {"id": name})
         answer.pop("as_of")
         assert answer == client.view("handoffs.why", {"id": name})
         assert "does not exist" not in answer["sentence"]
         assert answer["reasons"][-1]["chain"][-1] == (last if name != "h0" else f"h{chain_links_max}")
-        assert {wait["action"] for wait in answer["waits"]} == {"approve"}  # nothing is stuck
+        assert {wait["action"] for wait in answer["waits"]} == {"approve"}  # no other action is needed
 
 
 def test_every_dependency_is_followed_to_the_end_of_its_chain_and_few_other_blockers_are_named(
@@ -246,7 +246,7 @@ def test_no_handoff_is_what_an_empty_name_means(
 
 
 def queues(ledger: Ledger, client: Client) -> None:
-    """Make something of every sort that waits for somebody."""
+    """Append handoffs and a review so that every type of wait occurs."""
     for name in ("carol", "dora"):
         ledger.register(name)
     ledger.register("hugo", "human")

@@ -1,4 +1,4 @@
-"""Every answer marks events that a compromised key signed. The mark is computed at reading; no fold knows of it."""
+"""Every answer marks events that a compromised key signed. The mark is computed when a view is read, not in a fold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deedbook.projections.agents.compromised import compromised_names, compromis
 from deedbook.projections.views.comparison import verify_views
 from deedbook.projections.views.registry import QUERIES, VIEWS
 
-# Arguments with which a query has an answer in the ledger of ``fill``.
+# Arguments for which each query finds something in the ledger of ``fill``.
 ASKED = {
     "handoffs.list": {},
     "handoffs.board": {"all": True},

@@ -13,9 +13,9 @@ EVERY = {1, 2, 3, 4, 5, 6}
 @pytest.mark.parametrize(
     ("dependencies", "conclusion", "critical"),
     [
-        ({2: [1]}, "Nothing of this", EVERY),  # two of six steps: nobody knows the premises
+        ({2: [1]}, "Nothing of this", EVERY),  # links lead to only two of six steps, so the premises are unknown
         ({3: [1, 2]}, "Nothing of this", {1, 2, 3}),
-        ({2: [1]}, "Step 2", {1, 2}),  # a step states it
+        ({2: [1]}, "Step 2", {1, 2}),  # a step states the conclusion
         ({}, "Step 2", EVERY),
     ],
 )
@@ -38,7 +38,7 @@ def test_a_bare_heading_is_critical_only_if_nothing_else_is() -> None:
 def test_dead_end_is_an_inference_that_the_conclusion_does_not_need_with_what_only_it_rests_on() -> None:
     kinds = ["observation", "observation", "inference", "inference", "observation", "conclusion", "hypothesis"]
     steps = [ReasoningStep(number, kind, f"Step {number}") for number, kind in enumerate(kinds, 1)]
-    # 4 rests on 1, which the conclusion needs, and on 2; nothing follows from 5; 7 follows from 4.
+    # Step 4 depends on 1, which the conclusion needs, and on 2; nothing depends on 5; 7 depends on 4.
     memory = ReasoningMemory("", "", "t", "Step 6", steps, {3: [1], 4: [1, 2], 6: [3], 7: [4]})
     assert critical_numbers(memory) == {1, 3, 6}
     assert dead_ends(memory, {1, 3, 6}) == [4, 2, 7]

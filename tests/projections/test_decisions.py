@@ -1,4 +1,4 @@
-"""Decisions as rows: those about a path, their replacements, and the agents who read of them."""
+"""The rows of decisions: decisions about a path, their replacements, and the agents that were told of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(reader: Reader, **arguments: Any) -> list[str]:
 
 
 def decide(ledger: ViewLedger, name: str, *paths: str, by: str = "alice", **fields: Any) -> None:
-    """Let somebody decide."""
+    """Append a decision."""
     ledger.emit(by, f"decision/{name}", DecisionMade(text=f"text of {name}", paths=list(paths), **fields))
 
 

@@ -1,4 +1,4 @@
-"""Deltas: between any two versions there is one, the receiver can check it, and no other text passes for the graph."""
+"""Deltas: there is one between any two versions; the receiver can check it, and no other delta passes the check."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ EXTENDED = ReasoningExtended(
     steps=[Step(step_number=number, type="assumption", content=f"Step {number}") for number in (1, 2, 10)],
     dependencies={2: [1], 10: [1, 2]},
 )
-# The assumption says that logs are not encrypted, so this check refutes it.
+# Step 2 assumes that logs are not encrypted, so this check refutes it.
 UPDATED = AssumptionSettled(step=2, holds=False, how="Validated: logs encrypted since 2024-10")
 REFUTED = Settlement("bob", holds=False, how="Validated: logs encrypted since 2024-10")
 CONCLUDED = ReasoningConcluded(conclusion="Yes", confidence_in_reasoning=0.8, known_limitations=["one", "two"])
 
 
 def apply_delta(base, delta):
-    """Return a receiver's result of one delta."""
+    """Return the graph that a receiver gets by applying one delta."""
     return apply_chain(base, delta.reasoning_ref, [delta.reasoning_delta], delta.target)
 
 
 def versions(*data):
-    """Return the version after each event, the start first."""
+    """Return the versions of a graph: after its start, then after each event."""
     states = [apply_event(GraphState(), STARTED, "bob")]
     for one in data:
         states.append(apply_event(states[-1], one, "bob"))
@@ -207,7 +207,7 @@ UNIT = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 1.0]))
 
 @st.composite
 def events(draw):
-    """Draw extensions of several steps, updates of old and new ones, and conclusions, as the gate admits them."""
+    """Draw events that the gate admits: extensions of several steps, updates of old and new steps, conclusions."""
     found, numbers = [], []
     for _ in range(draw(st.integers(1, 8))):
         if draw(st.integers(0, 3)) == 0:

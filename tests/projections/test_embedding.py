@@ -1,4 +1,4 @@
-"""The default embedder: the same on every machine, compared only with itself, small when packed."""
+"""The default embedder: its vectors are equal on every machine, comparable only with its own, and small when packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How similar is similar: each embedder's threshold, tested with pairs of equal meaning and unrelated pairs."""
+"""Each embedder's threshold of similarity, tested with pairs of equal meaning and with unrelated pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = Embedder("minilm", "2", 384, 1.0)
 
 
 def shares(embedder: Embedder) -> tuple[float, float]:
-    """Return the share of unrelated pairs that passes, and of briefs that pass beside their own first sentence."""
+    """Return two shares that reach the threshold: of unrelated pairs, and of briefs with their own first sentence."""
     tasks = [embed_text(task, embedder) for _, task in PAIRS]
     briefs = [embed_text(brief, embedder) for brief, _ in PAIRS]
     first = [embed_text(brief.replace("。", ". ").partition(". ")[0], embedder) for brief, _ in PAIRS]
@@ -99,7 +99,7 @@ def test_threshold_that_a_signer_wrote_beside_a_vector_disarms_nothing() -> None
 
 @pytest.mark.parametrize("embedder", [HASH_V1, best_embedder()])
 def test_forged_vector_of_another_length_is_that_of_no_text(embedder: Embedder) -> None:
-    """The validator reports such a vector and does not crash: a brief that has one is made again."""
+    """The validator reports such a vector and does not crash. A brief with such a vector is made again."""
     assert not is_embedding_of(replace(pack(embed_text(BRIEF, embedder)), values="AAAA"), BRIEF)
 
 

@@ -1,4 +1,4 @@
-"""Views after bodies were erased: their answers, the files with the texts, and how often they start over."""
+"""Views after bodies were erased: their answers, which files still have the texts, and how often views start over."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OF_TEXTS = {"body_ref", "size", "ref", "tags", "tree_digest"}
 
 
 def log_secrets(ledger: ViewLedger, number: int = 1) -> list[int]:
-    """Let bob log findings with the secret among others; return their indexes."""
+    """Let bob log findings with the secret among other findings; return their indexes."""
     ledger.record_session("s1")
     ledger.emit("bob", "session/s2", SessionStarted(task="Find the leak"))
     found = []
@@ -76,13 +76,13 @@ def redact_step(ledger: ViewLedger, reader: Reader, name: str) -> int:
 
 
 def files_of(ledger: ViewLedger) -> list[Path]:
-    """Return the files of views that hold the secret."""
+    """Return the files of views that contain the secret."""
     found = files_that_hold(ledger.home.path.rglob("*"), [SECRET])
     return [path for path in found if path.name.startswith("views.db")]
 
 
 def count_starts(monkeypatch: pytest.MonkeyPatch, store: type) -> list[None]:
-    """Return a list that grows by one each time that views start over."""
+    """Return a list to which an item is added each time that views start over."""
     starts: list[None] = []
     empty: Callable[..., None] = store.empty
     monkeypatch.setattr(store, "empty", lambda self, is_expected: (starts.append(None), empty(self, is_expected))[1])
@@ -90,7 +90,7 @@ def count_starts(monkeypatch: pytest.MonkeyPatch, store: type) -> list[None]:
 
 
 def check_whole(reader: Reader) -> None:
-    """Check that the stored views are those that the log gives."""
+    """Check that the stored views equal views that are folded from the log."""
     reader.catch_up()
     assert verify_views(reader.client, reader.store, VIEWS) == []
 
@@ -102,7 +102,7 @@ def test_no_file_of_the_views_holds_an_erased_text_and_every_row_names_who_erase
     reader.catch_up()
     assert reader.answer("search.find", {"text": SECRET})["total"] == 1
     damaged = ledger.home.views.with_name("views.db.damaged")
-    damaged.write_bytes(SECRET.encode())  # as after the repair of a damaged file
+    damaged.write_bytes(SECRET.encode())  # the repair of a damaged file leaves such a copy
     assert files_of(ledger)
     redaction = ledger.redact(index).index
     assert reader.answer("sessions.show", {"id": "s2"})["redacted"]["entry"] == index
@@ -256,7 +256,7 @@ def test_node_whose_log_lags_does_not_fold_into_views_that_erased_more(ledger: V
         ledger.redact(index)
         store = reader.store
         leading = Runner(ledger.reads, store, VIEWS)
-        leading._step(None)  # the worker starts over, and is killed
+        leading._step(None)  # the views start over, and their worker is killed
         leading._step(None)
         with pytest.raises(Unavailable, match="a node whose log is ahead"):
             Runner(behind, store, VIEWS).catch_up()
@@ -273,7 +273,7 @@ def test_no_file_of_postgres_but_its_own_log_holds_an_erased_text(
     entries += range(ledger.size - 20, ledger.size)
     with Reader(ledger.reads, ledger.settings(), store=database) as reader:
         reader.catch_up()
-        reader.answer("sessions.show", {"id": "s2"}, ledger.size - 1)  # shadow tables on a connection that stays open
+        reader.answer("sessions.show", {"id": "s2"}, ledger.size - 1)  # leaves a connection with shadow tables open
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("ANALYZE")
             connection.execute("CHECKPOINT")
@@ -287,7 +287,7 @@ def test_no_file_of_postgres_but_its_own_log_holds_an_erased_text(
 
 
 def postgres_files(postgres: Postgres) -> list[Path]:
-    """Return the files of the server that hold the secret, without its write-ahead log."""
+    """Return the files of the server that contain the secret, except its write-ahead log."""
     found = files_that_hold((postgres.folder / "data").rglob("*"), [SECRET])
     return [path for path in found if "pg_wal" not in path.parts]
 
@@ -324,7 +324,7 @@ def redact_some(ledger: ViewLedger, reader: Reader, chosen: random.Random, numbe
         try:
             data = ledger.redaction(index, versions={int(number): ref for number, ref in versions.items()})
         except Refused:
-            continue  # it has no text, or its texts decide whether later entries are valid
+            continue  # the entry has no text, or its texts decide whether later entries are valid
         ledger.clock.advance(1)
         ledger.emit("root", "ledger", data)
         finish_erasures(ledger.log)

@@ -32,7 +32,7 @@ def imported(ledger: Any, text: str, **fields: Any) -> int:
 
 @pytest.fixture
 def filled(ledger: Any) -> Any:
-    """Two findings of bob, one of them about auth, and two imported ones about auth, one of them undated."""
+    """Two findings of bob, one of them about auth, and two imported findings about auth, one without a date."""
     ledger.emit_all(
         "bob",
         "session/s",
@@ -54,12 +54,13 @@ def test_an_imported_record_counts_with_its_claims(filled: Any, reader: Any) -> 
     assert texts(reader, agent="gemini") == ["leak then", "some day"]
     assert texts(reader, agent="alice") == []
     assert texts(reader, since=DAY, until=DAY + 1) == ["leak then"]
-    assert texts(reader, until=DAY) == []  # an undated record happened at no time
+    assert texts(reader, until=DAY) == []  # a filter by time excludes records without a date
     assert texts(reader, since=DAY + 1) == ["here", "there"]
     (event,) = reader.answer("catalog.find", {"agent": "gemini", "until": DAY + 1})["items"]
     assert (event["kind"], event["author"], event["type"]) == ("record.imported", "alice", "finding.logged")
     assert (event["agent"], event["happened_ms"]) == ("gemini", DAY)
-    assert reader.answer("catalog.find", {"kind": "finding.logged"})["total"] == 2  # the signed kind
+    # A filter by kind excludes imports: their signed kind is record.imported.
+    assert reader.answer("catalog.find", {"kind": "finding.logged"})["total"] == 2
 
 
 def test_a_tag_is_a_topic_or_a_tag_of_the_reasoning_that_an_event_belongs_to_or_cites(filled: Any, reader: Any) -> None:

@@ -1,4 +1,4 @@
-"""Lists and answers for acting agents agree on every handoff, whatever its history and its dependencies."""
+"""Lists of handoffs agree with answers that agents act on, for random histories and dependencies of handoffs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
     start = ledger.head()[0]
     names: list[str] = []
     for number in range(HISTORIES):
-        with contextlib.suppress(Refused):  # by a removed agent
+        with contextlib.suppress(Refused):  # refused if the agent was removed
             names.append(begin(ledger, chance, names, number))
         if number == HISTORIES // 4:
             ledger.register("erin")
@@ -70,7 +70,7 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
         if number == HISTORIES * 3 // 4:
             ledger.emit("root", "agent/rolf", AgentRemoved(agent="rolf", reason="gone"))
         for _ in range(chance.randrange(2 * STEPS)):
-            with contextlib.suppress(Refused):  # it may be another agent's turn
+            with contextlib.suppress(Refused):  # refused if it is another agent's turn
                 go_on(ledger, chance, chance.choice(names[-8:]))
             ledger.clock.advance(chance.randrange(60))
         if number == HISTORIES * 2 // 3:
@@ -85,7 +85,7 @@ def test_facts_from_states_are_those_of_lists(ledger: Ledger, client: Client, ch
 
 
 def begin(ledger: Ledger, chance: random.Random, names: list[str], number: int) -> str:
-    """Hand over something new, or import it, and return its id."""
+    """Create or import a handoff, and return its id."""
     wanted = chance.sample(names, min(len(names), chance.randrange(3))) + ["missing"] * (chance.random() < 0.05)
     fields: dict[str, Any] = {
         "to": chance.choice(["bob", "carol", "dora"]),
@@ -103,7 +103,7 @@ def begin(ledger: Ledger, chance: random.Random, names: list[str], number: int) 
 
 
 def imported(fields: dict[str, Any]) -> RecordImported:
-    """Return a file that claims to be approved."""
+    """Return the record of a handoff file that claims to be approved."""
     return RecordImported(
         original="blake3:" + "7" * 64,
         source="h.md",
@@ -116,7 +116,7 @@ def imported(fields: dict[str, Any]) -> RecordImported:
 
 
 def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
-    """Take one step of a handoff, as the agent that may do it; it may not be its turn."""
+    """Try a step of a handoff as the right agent; the gate refuses it if the handoff is in another state."""
     stream, state = f"handoff/{name}", ledger.handoff(name)
     content = {
         "title": "again",
@@ -144,6 +144,7 @@ def go_on(ledger: Ledger, chance: random.Random, name: str) -> None:
         ("alice", kinds.HandoffCancelled(reason="no need")),
         ("alice", kinds.HandoffSuperseded(by="h0")),
     ]
-    author, data = chance.choice(usual if chance.random() < 0.8 else rare)  # otherwise nothing would be completed
-    if author in ledger.keys:  # an imported handoff may name somebody who is not registered here
+    # Most steps are usual ones: otherwise no handoff would be completed.
+    author, data = chance.choice(usual if chance.random() < 0.8 else rare)
+    if author in ledger.keys:  # an imported handoff may name agents that are not registered
         ledger.emit(author, stream, data)

@@ -58,7 +58,7 @@ def test_validated_assumption_off_the_path_is_not_critical() -> None:
 
 
 def test_limitation_that_repeats_an_assumption_counts_once() -> None:
-    # Given the audit's two limitations and the assumptions that repeat them in other words, and one of its own,
+    # The audit's two limitations repeat assumptions in other words; the added limitation does not.
     memory = graph(audit_json() | {"known_limitations": [*audit_json()["known_limitations"], "Staging was not read"]})
     limitations = [unit.text for unit in critical_units(memory, critical_numbers(memory)) if unit.kind == "limitation"]
     assert limitations == ["Staging was not read"]
@@ -181,7 +181,7 @@ def test_bands_begin_at_their_figures() -> None:
 
 
 def test_texts_that_only_look_complete_score_low() -> None:
-    # Given briefs with many of the right words that do not express the graph's content,
+    # These texts have many of the right words, but do not express the graph's content.
     scores: dict[str, list[float]] = {}
     for memory in LATIN_GRAPHS:
         texts = key_texts(memory)
@@ -196,7 +196,6 @@ def test_texts_that_only_look_complete_score_low() -> None:
         for name, text in attacks.items():
             scores.setdefault(name, []).append(measure(memory, text).value)
 
-    # then none of them gets a high score.
     assert {name: mean(values) for name, values in scores.items() if mean(values) > 0.40} == {}
 
 

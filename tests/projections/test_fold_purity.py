@@ -1,4 +1,4 @@
-"""Folds are plain functions of their events: the same in every process, without imports that read the outside."""
+"""Folds are pure functions of their events: equal in every process, and without imports that do I/O."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def test_views_handle_kinds_that_exist():
 
 def test_every_kind_is_folded_by_more_than_the_catalog():
     folded = {kind for view in VIEWS if view.handles is not None for kind in view.handles}
-    # No view folds the statements of root and nodes about the ledger itself. An upload's intent is stored beside the
-    # log.
+    # No view folds the statements of root and nodes about the ledger itself, or the intent of an upload, which is
+    # stored beside the log.
     of_ledger = {"ledger.history_reset", "ledger.clock_set", "entry.redaction_proposed"}
     assert folded == (KINDS.keys() - {*of_ledger, "blob.stored"}) | {OWN}
 

@@ -1,4 +1,4 @@
-"""When the full graph is needed."""
+"""The cases in which a receiver of a brief must fetch the full graph."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ NOW_MS: Final = 100 * 86_400_000
 
 
 def verdict_of(*outcomes: Outcome, age_s: int = 60) -> LatestVerdict:
-    """Return a verdict with one outcome for each validator, latest first."""
+    """Return a verdict with one outcome for each validator, the latest first."""
     counted: Any = {
         "counted": "1 of 3 stand",
         "references": 3,

@@ -1,4 +1,4 @@
-"""Graphs of handoffs: the pure functions on any graph, and the pages of a tree on a real ledger."""
+"""Graphs of handoffs: the pure functions, on random graphs, and the query's tree with its pages, on a real ledger."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_board_has_a_column_for_each_state_with_true_totals(ledger, reader):
 
 
 def around(reader, **arguments):
-    """Return the answer around a handoff, the hops of each node, and the edges that block."""
+    """Return the answer of ``handoffs.around``, the distance of each node, and the edges that block."""
     answer = reader.answer("handoffs.around", arguments)
     assert all(edge.keys() == {"from", "to", "holds"} for edge in answer["edges"])
     return (
@@ -242,7 +242,7 @@ def test_around_a_handoff_stand_all_that_it_waits_for_and_two_steps_of_what_wait
     assert answer["totals"] == {"nodes": 4, "left_out": 0}
     assert around(reader, id="2c", depth=0)[1] == {"2c": 0, "2a": -1}
     assert around(reader, id="2c", all=True)[1] == hops | {"3b": None, "4": None, "apart": None}
-    # Without a name: the end of the longest chain, which this chain blocks.
+    # Without an id, the answer is about the handoff that the longest chain blocks.
     answer, hops, holding = around(reader)
     assert (answer["id"], set(hops.values())) == ("4", {0, -1, -2, -3, -4, -5})
     assert len(holding) == 5

@@ -1,4 +1,4 @@
-"""The needs-me queue: *given these facts of a handoff, expect these waits*; and the same by SQL on a real ledger."""
+"""The needs-me queue: *given these facts of a handoff, expect these waits*; and the same from SQL, on a real ledger."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_claim_waits_since_what_unlocked_it(ledger, reader, unlock_at):
     assert (item["id"], item["since_index"]) == ("next", ledger.size - 1)
     if unlock_at == "completed":
         ledger.verify("rita", "first")
-        assert only(reader, "bob")["since_index"] == completed  # the handoff was free since the completion
+        assert only(reader, "bob")["since_index"] == completed  # the completion, not the verification, unlocked it
 
 
 def test_a_claim_waits_since_its_own_approval_or_release(ledger, reader):
@@ -240,7 +240,7 @@ def test_a_claim_waits_since_its_own_approval_or_release(ledger, reader):
 
 def test_a_lapsed_lease_is_claimed_anew(ledger, reader):
     ledger.approve("h", ledger.hand_over("h"))
-    ledger.claim("h", lease_seconds=60)  # by the ledger's clock, which is long before the reader's present
+    ledger.claim("h", lease_seconds=60)  # expired for the reader: the ledger's clock is hours behind the reader's
     item = only(reader, "bob")
     assert (item["action"], item["why"], item["since_index"]) == ("claim", "the lease of bob expired", ledger.size - 1)
     with Prefix(reader.client, reader.settings, ledger.size) as then:
@@ -276,7 +276,7 @@ def test_an_imported_handoff_is_to_be_confirmed(ledger, reader, status, said):
     assert item["why"] == f"it was imported{said}, and nobody here has approved or verified it: confirm it"
     assert (item["act"], item["arguments"]) == ("approve", {})
     ledger.emit("alice", "handoff/other", msgspec.structs.replace(record, mapped={"title": "nobody's"}))
-    assert short(queue(reader)) == [("h", "approve")]  # no registered agent can confirm the other one
+    assert short(queue(reader)) == [("h", "approve")]  # no registered agent can confirm "other"
     ledger.hand_over("live")
     assert short(queue(reader, "rita")) == [("live", "approve"), ("h", "approve")]  # live work precedes imports
 
@@ -546,7 +546,7 @@ def test_reviewer_settles_questions_of_others_that_alone_hold_the_completion(led
     assert held["why"] == "it holds the completion that carl asks: Which port? (bob has not answered) (and 1 more)"
     assert held["since_index"] == ledger.size - 3
     ledger.emit("bob", "handoff/h", kinds.HandoffQuestionAnswered(position=0, answer="localhost"))
-    assert only(reader, "rita")["arguments"] == {"question_numbers": [1]}  # the answer to her own question first
+    assert only(reader, "rita")["arguments"] == {"question_numbers": [1]}  # first she settles her own question
     ledger.emit("rita", "handoff/h", kinds.HandoffQuestionSettled(position=0))
     for position in (1, 2):
         ledger.emit("rita", "handoff/h", kinds.HandoffQuestionSettled(position=position))
@@ -615,7 +615,7 @@ def test_a_handoff_that_is_not_over_waits_for_somebody(status):
 
 
 def _counted(state, since):
-    """Return the status of a dependency if the decisions from the entry ``since`` on do not count."""
+    """Return the status of a dependency without decisions from the entry ``since`` on: a stolen key signed those."""
     is_forged = state.verification is not None and state.verification.index >= since
     status = "completed" if state.status == "verified" and is_forged else state.status
     pairs = zip(state.criteria, state.waivers, strict=True)
@@ -670,7 +670,7 @@ def test_sql_finds_exactly_what_the_decision_says(ledger, reader):
 
 
 def _lead(ledger, name, steps, **fields):
-    """Take a new handoff so many steps through a life with a bit of everything; the gate refuses some steps."""
+    """Create a handoff, and try the first ``steps`` steps of a varied life; the gate refuses some of them."""
     data = ledger.hand_over(name, **fields)
     stream = f"handoff/{name}"
     life = [

@@ -13,13 +13,13 @@ FIRST = {"tasks": ["rotate", "tell"], "criteria": ["no downtime"], "task": "one\
 
 
 def amend(ledger, name, **fields):
-    """Let alice set the content of a handoff anew."""
+    """Let alice amend the content of a handoff."""
     data = kinds.HandoffAmended(**{"title": name, "to": "bob", "reviewer": "rita", **FIRST, **fields})
     return ledger.emit("alice", f"handoff/{name}", data)
 
 
 def changed(answer):
-    """Return the changes by field: each line with its mark."""
+    """Return the changes of each field: its lines, each after its mark."""
     signs = {"kept": " ", "added": "+", "removed": "-", "changed": "~"}
     return {one["field"]: [signs[line["mark"]] + line["text"] for line in one["lines"]] for one in answer["changes"]}
 
@@ -97,7 +97,7 @@ def test_notes_of_the_sender_are_compared_each_for_itself():
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        # A new task before a changed one does not make both look changed.
+        # If a task is added before a changed one, the first is shown as added, not as changed.
         (["rotate the key"], ["ask the owners", "rotate the old key"], ["+ask the owners", "~rotate the old key"]),
         (["rotate the key", "tell users"], ["rotate the old key"], ["~rotate the old key", "-tell users"]),
         (["one", "two"], ["drei", "vier"], ["-one", "-two", "+drei", "+vier"]),

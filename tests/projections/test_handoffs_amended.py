@@ -29,7 +29,7 @@ CLAIMS: dict[str, Any] = {"status": "done ✅", "tasks": [1], "criteria": [0], "
 
 
 def record(**change: Any) -> RecordImported:
-    """Return the record of a file that claims to be completed, or of one that claims nothing."""
+    """Return the record of a file that claims to be completed; with ``mapped``, of one that claims nothing."""
     fields: dict[str, Any] = {
         "original": REF,
         "source": "memory/handoffs/h.md",
@@ -187,7 +187,7 @@ def test_released_work_and_lapsed_claims_are_unannounced_anew(ledger, reader):
         ledger.approve(name, ledger.hand_over(name))
         announce(ledger, name)
         ledger.claim(name, lease_seconds=None if name == "a" else 60)
-    assert unannounced(reader) == ["b"]  # the ledger's clock is long before the reader's present
+    assert unannounced(reader) == ["b"]  # the lease of b has expired for the reader: the ledger's clock is hours behind
     ledger.emit("bob", "handoff/a", kinds.HandoffReleased())
     assert unannounced(reader) == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""Imported handoffs that claim to be over: *given the status in its source, expect it in these lists*."""
+"""Imported handoffs that claim to be over: *given the status in the file, expect the handoff in these lists*."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def imported(status, **mapped):
 
 
 def listed(reader, **arguments):
-    """Return the ids of a list, and how many it left out."""
+    """Return the ids in the list of handoffs, and the number that it left out as history."""
     answer = reader.answer("handoffs.list", arguments)
     return [row["id"] for row in answer["items"]], answer["history"]
 
 
 def waiting(reader):
-    """Return for whom handoffs wait, and the action."""
+    """Return each wait: the handoff, the agent that it waits for, and the action."""
     items = reader.answer("handoffs.next", {"limit": 500})["items"]
     return {(item["id"], item["agent"], item["action"]) for item in items}
 

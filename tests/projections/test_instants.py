@@ -1,4 +1,4 @@
-"""The instant of a past answer: an index or a time; and refused instants."""
+"""The instant that an answer about the past names: an index or a time; and instants that are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deedbook.projections.answers.reader import Reader
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
-    """A ledger with something of everything; every test only reads it."""
+    """A ledger with records of every type; tests only read it."""
     with ViewLedger(tmp_path_factory.mktemp("instants") / ".deedbook") as made:
         made.fill()
         yield made

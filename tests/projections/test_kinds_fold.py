@@ -1,4 +1,4 @@
-"""Declared kinds in views: their words, their marks, and the effects of a redaction and of a stolen key."""
+"""Declared kinds in views: their sentences and marks, and the effects of a redaction and of a stolen key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def publish(ledger: ViewLedger, author: str = "bob", stream: str = "x.deploy/9",
 
 
 def did(reader: Reader, index: int) -> str:
-    """Return the words of an event."""
+    """Return the sentence that describes an event."""
     words: str = reader.answer("catalog.show", {"id": str(index)})["did"]
     return words
 

@@ -1,4 +1,4 @@
-"""Knowledge as a graph: consequences and sources of any node, forward and back, and stale nodes."""
+"""The knowledge graph: the consequences and the sources of any node, and stale nodes."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ def test_of_more_than_is_asked_for_the_nearest_are_shown(ledger, reader):
     assert next(iter(nodes)) == "handoff/h0"
     whole, nodes, edges = asked(reader, id="handoff/h0", depth=1)
     assert (len(nodes), len(edges), whole["is_complete"]) == (31, 30, True)
-    # A walk continues through an agent only if it starts there.
+    # A walk does not go on from an agent that it meets, only from one at which it starts.
     assert len(asked(reader, id="handoff/h3", depth=8)[1]) == 31
     assert len(asked(reader, id="agent/alice", depth=1)[1]) == 31

@@ -1,4 +1,4 @@
-"""Operations in lanes: who handed what to whom, in which part of the log, and what each agent signed there."""
+"""The lanes of agents: the handovers between them, and the events that each signed, in each part of the log."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STEPS = [
 
 
 def graph(*settled: Settlement, dependencies: dict[str, list[int]] | None = None, **fields: object) -> ReasoningMemory:
-    """Return a graph in which step 4 depends on 3, and 3 on the assumption 2, with these settlements of 2."""
+    """Return a graph with these settlements of step 2, an assumption; step 3 depends on 2, and 4 on 3."""
     links = {"3": [1, 2], "4": [3]} if dependencies is None else dependencies
     values = {"task": "Is it leaked?", "conclusion": "Rotate it", "steps": STEPS, "dependencies": links} | fields
     memory, _ = memory_from_dict(values)
@@ -30,7 +30,7 @@ def graph(*settled: Settlement, dependencies: dict[str, list[int]] | None = None
 
 
 def marked(memory: ReasoningMemory) -> list[tuple[int, str, list[int], bool]]:
-    """Return of each refutation: the step, the agent, the dependent steps, and whether the conclusion depends on it."""
+    """Return each refutation: its step, its agent, the dependent steps, and whether the conclusion depends on it."""
     return [(each.step, each.by, each.rests, each.is_ground) for each in refutations(memory)]
 
 

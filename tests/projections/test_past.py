@@ -1,4 +1,4 @@
-"""A past computed from the present views equals a fresh fold of the prefix, for every query."""
+"""Answers about the past, computed from the current views, equal those of a fresh fold of the log until then."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from deedbook.projections.views.registry import QUERIES, VIEWS
 from deedbook.projections.views.runner import Runner
 
 FAR = 40
-# Ranked by BM25 over the whole log: hits and scores are those of the past, their order is that of the present.
+# BM25 ranks these answers over the whole log: hits and scores are those of the past, but in the current order.
 RANKED = {"search.find", "search.related", "search.similar"}
-# The same queries about other things, and lists that are cut, or have one type alone.
+# More arguments for the same queries: other ids, short pages, and lists of one type.
 MORE: list[tuple[str, dict[str, Any]]] = [
     *((f"handoffs.{query}", {"id": name}) for query in ("show", "facts", "why") for name in "bdefghz"),
     *(("catalog.find", {"kind": kind}) for kind in ("finding.logged", "handoff.created")),
@@ -73,13 +73,13 @@ SHORT = [(query, ARGUMENTS.get(query, {})) for query in ("handoffs.board", "sess
 
 @pytest.fixture
 def stretched(monkeypatch):
-    """Boundaries with small distances."""
+    """Stretches of 13 events, so that a small log has many boundaries between them."""
     monkeypatch.setattr(store, "stretch_events", 13)
 
 
 @pytest.fixture
 def lived(stretched, ledger):
-    """A ledger with every kind, some of it twice, and at any time one thing in progress."""
+    """A ledger with events of every kind, some of them twice; at any time, something is in progress."""
     live(ledger)
     return ledger
 
@@ -112,7 +112,7 @@ def unordered(answer):
 
 
 def compare(reader: Reader, index: int, asked: Any = ASKED) -> None:
-    """Compare the answers of a past with those of a fresh fold of its prefix."""
+    """Compare the answers about the time of an entry with those of a fresh fold of the log up to it."""
     with Prefix(reader.client, reader.settings, index + 1) as fresh:
         for query, arguments in asked:
             expected, given = answer_of(fresh, query, arguments), answer_of(reader, query, arguments, index)
@@ -161,7 +161,7 @@ def test_past_stays_as_it_was_while_the_log_grows_and_the_views_are_made_anew(li
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
     reader.rebuild([view.name for view in VIEWS])
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
-    lived.home.views.unlink()  # the connection of the past still has the removed file open
+    lived.home.views.unlink()  # the connection for the past still has the deleted file open
     assert [answer_of(reader, *asked, index) for asked in SHORT] == before
     compare(reader, index, SHORT)
 
@@ -171,7 +171,7 @@ def test_past_that_is_asked_again_marks_what_became_compromised_meanwhile(ledger
     asked = ("sessions.show", {"id": "s1"}, ledger.size - 1)
     before = reader.answer(*asked)
     with monkeypatch.context() as patch:
-        patch.setattr(reader, "_ask_store", None)  # without new entries: no instant is looked up, nothing is folded
+        patch.setattr(reader, "_ask_store", None)  # no entry is new, so the store is not used
         assert reader.answer(*asked) == before
     lost = KeyCompromised(key=ledger.keys["bob"].public.hex(), since=0, reason="lost")
     ledger.emit("root", "agent/bob", lost)

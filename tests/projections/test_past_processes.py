@@ -1,4 +1,4 @@
-"""Pasts while other processes fold: one that is killed, and one that rebuilds the views."""
+"""Answers about the past while other processes fold: one is killed, another rebuilds the views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def fold_until_killed(settings: Settings, path: Path, batches: int) -> None:
-    """Fold so many short batches, and die while the next one is written."""
+    """Fold ``batches`` short batches, and die while the next one is written."""
     store.stretch_events, runner.batch_events_max = 13, 5
     written = SqliteStore.writing
     left = [batches]

@@ -1,4 +1,4 @@
-"""Lists by time and agent: the events of a period; imported history has its claimed time and author."""
+"""Lists filtered by time and agent. Imported records count at their claimed time, for their claimed author."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 
 
 def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
-    """Return an imported record that claims to be of the agent ghost, in March 2025."""
+    """Return an imported record that claims to be by the agent ghost, in March 2025."""
     fields = {"claimed_author": "ghost", "claimed_at": CLAIMED} | fields
     return RecordImported(
         original="blake3:" + "7" * 64, source="notes", format="notes/1", mapped_kind=kind, mapped=mapped, **fields
@@ -29,7 +29,7 @@ def claim(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported:
 
 
 def live_three_days(ledger):
-    """Let agents do one of everything on two days, bob and then alice; and import ghost's work of March 2025."""
+    """Let bob on one day and alice on the next make one record of every type; import ghost's work of March 2025."""
     ledger.clock.advance(1)
     for name, author in (("first", "bob"), ("second", "alice")):
         ledger.emit_all(
@@ -55,7 +55,7 @@ def live_three_days(ledger):
     ledger.emit("bob", "reasoning/old", claim("reasoning.started", {"task": "old reasoning", "ai_id": "ghost"}))
 
 
-# Each list, the filters to see all of it, and the names of its rows, newest first.
+# For each list: its query, the filters that show all of it, its name column, and the names of its rows, newest first.
 LISTS: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
     "sessions": ("sessions.list", {}, "id", ["second", "first", "old"]),
     "reports": ("reports.list", {}, "session_id", ["second", "first"]),
@@ -71,7 +71,7 @@ LISTS: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def read_only(request, tmp_path_factory):
-    """A ledger of three days, and a reader with either store; the tests of a store share both."""
+    """A ledger of three days, and a reader with one of the two stores; the tests of a store share both."""
     with ViewLedger(tmp_path_factory.mktemp("days") / ".deedbook") as ledger:
         live_three_days(ledger)
         store = request.getfixturevalue("postgres").make_database() if request.param == "postgres" else None
@@ -81,7 +81,7 @@ def read_only(request, tmp_path_factory):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def reader(request, ledger):
-    """A reader of a separate ledger, in which a test continues after the three days."""
+    """A reader of a test's own ledger of three days, to which the test may append."""
     live_three_days(ledger)
     store = request.getfixturevalue("database") if request.param == "postgres" else None
     with Reader(ledger.reads, ledger.settings(), store=store) as made:
@@ -177,7 +177,7 @@ def test_handoffs_are_done_by_their_status_or_claim(ledger, reader):
     ledger.emit("rita", "handoff/old", handoffs.HandoffCancelled(reason="long over"))
     assert names(reader, "handoffs.list", "id", history="shown", progress="done") == []
     assert names(reader, "handoffs.list", "id", history="shown", progress="given_up") == ["old"]
-    # Somebody here has acted on it just now.
+    # The handoff counts at the time of its last event in this ledger, not at its claimed time.
     assert names(reader, "handoffs.list", "id", since=ledger.clock()) == ["old"]
 
 

@@ -1,4 +1,4 @@
-"""Prompts: headings in their order, never over budget, and every omission named."""
+"""Prompts have their headings in order, never exceed the budget, and name every omission."""
 
 from __future__ import annotations
 

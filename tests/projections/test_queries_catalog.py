@@ -1,4 +1,4 @@
-"""Questions about events and refs, on a real ledger."""
+"""Queries about events and refs, on a real ledger."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_beginning_of_eleven_digits_is_not_enough(ledger, reader):
 def test_an_ambiguous_beginning_lists_its_candidates(ledger, reader):
     reader.catch_up()
     first, second = "event:" + "ab" * 6 + "1" * 52, "event:" + "ab" * 6 + "2" * 52
-    with reader.store.writing() as writing:  # no real ids collide like this
+    with reader.store.writing() as writing:  # real ids do not have such long common beginnings
         writing.rows("UPDATE events SET id = ? WHERE event_index = 1 RETURNING id", (first,))
         writing.rows("UPDATE events SET id = ? WHERE event_index = 2 RETURNING id", (second,))
     for query in ("catalog.show", "resolve"):
@@ -78,7 +78,7 @@ def test_resolve_tells_streams_versions_and_steps_apart(ledger, reader):
     assert (found["type"], found["version"], found["event_index"]) == ("reasoning", 2, second["event_index"])
     step = reader.answer("resolve", {"id": f"{shown['ref']}#1"})
     assert (step["type"], step["step"], step["event_index"]) == ("step", 1, second["event_index"])
-    # The step was added after that version.
+    # Step 2 was added after that version.
     assert code_of(reader, "resolve", id=f"{second['ref']}#2").code == "NOT_FOUND"
 
 

@@ -1,4 +1,4 @@
-"""Questions about handoffs, on a real ledger: list, show, why."""
+"""Queries about handoffs, on a real ledger: list, show, why."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_work_that_is_over_says_by_whom_and_since_when_and_what_comes_next(ledge
         f"a is completed: bob completed it at {at:%Y-%m-%d %H:%M} UTC; rita verifies it or requests changes."
     )
     ledger.verify("rita", "a")
-    sentence, codes = why(reader, "a")  # without the reason of changes that were made since
+    sentence, codes = why(reader, "a")  # does not mention the requested changes, which were made since
     assert re.fullmatch(rf"a is verified: rita verified it at {TIME}; nothing is left to do\.", sentence)
     assert codes == ["TRANSITION_NOT_ALLOWED"]
     ledger.hand_over("b")
@@ -145,7 +145,7 @@ def test_the_answer_is_the_code_with_which_the_gate_refuses_the_claim(ledger, re
 
 def test_a_lapsed_lease_makes_it_ready_again(ledger, reader):
     ledger.approve("a", ledger.hand_over("a"))
-    ledger.claim("a", lease_seconds=60)  # by the ledger's clock, which is long before the reader's present
+    ledger.claim("a", lease_seconds=60)  # expired for the reader: the ledger's clock is hours behind the reader's
     assert reader.answer("handoffs.why", {"id": "a"})["is_ready"]
     assert reader.answer("handoffs.list", {"ready": True})["total"] == 1
     assert not reader.answer("handoffs.why", {"id": "a"}, ledger.size - 1)["is_ready"]

@@ -1,4 +1,4 @@
-"""Questions about reasoning, briefs, agents and sessions, on a real ledger."""
+"""Queries about reasoning, briefs, agents and sessions, on a real ledger."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_best_brief_has_the_highest_fidelity_that_fits(ledger, reader):
 def test_agents_are_listed_with_their_keys(ledger, reader):
     fresh, late = Key.generate(), Key.generate()
     ledger.delegate("bob", fresh, seconds=3600 * 24 * 365 * 90)
-    ledger.delegate("bob", late, seconds=60)  # by the ledger's clock, which is long before the reader's present
+    ledger.delegate("bob", late, seconds=60)  # expired for the reader: the ledger's clock is hours behind the reader's
     ledger.emit("bob", "agent/bob", KeyRevoked(key=fresh.public.hex()))
     assert [one["name"] for one in reader.answer("agents.list")["agents"]] == [
         "alice",

@@ -38,7 +38,7 @@ def test_an_answer_holds_what_was_in_the_log_when_it_was_asked(ledger, reader):
 
 def test_a_snapshot_never_gets_rows_that_another_thread_cached_for_other_versions(ledger):
     class RacedReader(Reader):
-        """A reader whose cache another thread replaces at once."""
+        """A reader whose cache another thread replaces immediately after each read."""
 
         @property
         def _cached(self):
@@ -102,7 +102,7 @@ def test_as_of_answers_from_a_prefix_of_the_log(ledger, reader):
 
 def test_rebuild_leaves_the_same_answers(ledger, reader):
     ledger.fill()
-    # A verdict contains its age, so it is compared right after its question.
+    # These answers contain an age, which changes while the test runs.
     timed = {"briefs.best", "validations.latest"}
     before = {query: reader.answer(query, ARGUMENTS.get(query)) for query in QUERIES if query not in timed}
     assert reader.rebuild(["handoffs", "catalog"]) == ledger.size

@@ -1,4 +1,4 @@
-"""Given imported records, the view has the reasoning in them, marked with its source."""
+"""The view of reasoning has the reasonings of imported records, marked with their source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def imported(kind: str, mapped: dict[str, Any], **fields: Any) -> RecordImported
 
 
 def all_imported() -> list[RecordImported]:
-    """Return the events of OWN as imports."""
+    """Return the events of OWN as imported records."""
     claims = {"said": {"inferred_type": "1"}}
     return [
         imported("reasoning.started", STARTED, claims=claims),
@@ -115,7 +115,7 @@ def test_importers_validation_is_never_independent(made: tuple[ViewLedger, Reade
     ledger.emit_all("vera", "reasoning/theirs", *all_imported())
     ref = reader.answer("reasoning.show", {"id": "theirs"})["ref"]
     ledger.reason("own")
-    ledger.validate("own", ref, by="vera")  # vera validates, on another stream, what she imported
+    ledger.validate("own", ref, by="vera")  # vera imported an equal reasoning, so her validation is not independent
     assert reader.answer("validations.latest", {"id": ref})["latest"] is None
     ledger.validate("theirs", ref, by="scribe")
     assert reader.answer("validations.latest", {"id": ref})["latest"]["by"] == "scribe"

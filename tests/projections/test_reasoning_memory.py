@@ -1,4 +1,4 @@
-"""The graph and its ref."""
+"""The graph of a reasoning, and the ref that is its hash."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def refusal_of(values: Any) -> Refused:
 
 
 def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
-    # Given a graph with only the required fields,
+    # A graph with only the required fields,
     memory = graph(SMALL)
 
-    # when its hashed form is written out by hand,
+    # its hashed form written out by hand,
     step: dict[str, Any] = {
         "alternatives_considered": [],
         "assumptions": [],
@@ -66,7 +66,7 @@ def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
         "task": "t",
     }
 
-    # then the ref is its hash: defaults are included, optional fields are not.
+    # and its ref, the hash of this form: it includes defaults, but no optional fields.
     dumped = json.dumps(by_hand, sort_keys=True, ensure_ascii=True).encode()
     assert compute_reasoning_ref(memory) == f"sha256:{hashlib.sha256(dumped).hexdigest()}"
 
@@ -93,7 +93,7 @@ def test_ref_does_not_depend_on_reasoning_id_or_domain() -> None:
 
 
 def test_ref_changes_with_every_optional_field_that_is_given() -> None:
-    # "needs_validation: false" is a statement; a missing field is not.
+    # "needs_validation: false" is a statement, so its ref differs from that of a missing field.
     given_fields: list[dict[str, Any]] = [
         {},
         {"needs_validation": False},

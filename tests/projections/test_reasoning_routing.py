@@ -1,4 +1,4 @@
-"""Reasonings have tags once they are concluded; lists, queues and searches are filtered by tag and domain."""
+"""A concluded reasoning has tags; lists, queues and searches can be filtered by tag and domain."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_every_record_is_a_row_with_the_number_of_its_dirty_values():
 
 @pytest.fixture
 def filled(ledger, reader):
-    """A ledger with a native session and report by bob, and an imported one, older, by alice."""
+    """A ledger with a session and report of bob, and an older session and report that alice imported."""
     ledger.record_session("native")
     ledger.report("native")
     aside = RecordImported(original=REF, source="notes/aside", format="empirica/tasks", reason="no place")
@@ -228,7 +228,7 @@ def test_lists_go_by_the_time_that_things_happened_page_by_page(ledger, filled):
     for name, day in times.items():
         found = record("report.generated", REPORT, claimed_at=f"{day}T12:00:00Z", source=f"notes/{name}")
         ledger.emit("alice", f"session/{name}", found)
-    # A claimed time in the future does not count: e is listed by its import, as the latest.
+    # A claimed time in the future does not count: e is listed at the time of its import, which is the latest.
     expected = ["e", "native", "d", "c", "b", "a", "foreign"]
     for query, key in (("reports.list", "reports"), ("reports.sessions", "items")):
         for asked in ({}, {"task_pattern": "."} if query == "reports.list" else {"has": "records"}):

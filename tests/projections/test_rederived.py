@@ -1,4 +1,4 @@
-"""Re-derivations: given other agents' reasonings, expect the agents named, and why one is not independent."""
+"""Re-derivations: which other agents came to the same conclusion, and why one of them may not be independent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration: the changes and their direction, and what a session's assessments say in its report."""
+"""Calibration: the verdict on changes of knowledge and uncertainty, and a session's assessments in its report."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_a_missing_side_gives_no_delta_no_overall_and_no_label(before, after):
         (0.50, -0.10, "underconfident"),
         (0.45, -0.25, "well_calibrated"),
         (0.4501, -0.25, "underconfident"),
-        (-0.30, -0.10, "overconfident"),  # it knows less, and is more certain
-        (0.30, 0.10, "underconfident"),  # it knows more, and is less certain
+        (-0.30, -0.10, "overconfident"),  # the agent knows less, and is more certain
+        (0.30, 0.10, "underconfident"),  # the agent knows more, and is less certain
         (0.0, 0.0, "well_calibrated"),
         (0.30, -0.13, "well_calibrated"),  # between .15 and .20
         (None, -0.4, "not_assessable"),

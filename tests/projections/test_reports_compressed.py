@@ -1,4 +1,4 @@
-"""The small JSON of a report: its keys and limits, no text cut inside a word, and every omission named."""
+"""The compressed JSON of a report: its keys and limits; it cuts no text inside a word and names every omission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report without its session's retracted records: they are matched by their words, also if shortened."""
+"""A report leaves out retracted records of its session. It finds them by their text, even if it is shortened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deedbook.projections.reports.report import Report, ReportCorrection, is_sam
 
 
 def corrected(kind: str, text: str, **fields: Any) -> Report:
-    """Return the example report, in which one text was corrected."""
+    """Return the example report after a correction of one text."""
     made = ReportCorrection(
         kind=kind, text=text, author="ada", timestamp="2026-02-13T", words="the `cause`", event_index=9
     )

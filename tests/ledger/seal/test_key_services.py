@@ -1,4 +1,4 @@
-"""One suite for both key services: files of the user, and a PKCS#11 token (SoftHSM)."""
+"""Tests that both key services must pass: key files of the user, and a PKCS#11 token (SoftHSM)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_key_files_are_private_and_overwritten(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     second_name = tmp_path / "same"
-    os.link(path, second_name)  # a second name keeps the bytes readable after the first is deleted
+    os.link(path, second_name)  # keeps the file's bytes readable after the first name is deleted
     keys.destroy("carol")
     assert not path.exists()
     after = second_name.read_bytes()

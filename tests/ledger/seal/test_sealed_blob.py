@@ -1,4 +1,4 @@
-"""The format of sealed blobs: every content comes back, and no changed, cut or extended blob opens."""
+"""The format of sealed blobs: every content can be read back; a changed, cut or extended blob is refused."""
 
 from __future__ import annotations
 
