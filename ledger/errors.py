@@ -389,7 +389,7 @@ class UnknownName(Refused, AttributeError):
 def refuse_name(owner: object, name: str) -> NoReturn:
     """Refuse an attribute that an object lacks, and name similar ones; it is the ``__getattr__`` of public classes.
 
-    Raises UnknownName: ``UNKNOWN_FIELD``. AttributeError: the name is private, so no program means a public one.
+    Raises UnknownName: ``UNKNOWN_FIELD``. AttributeError: the name is private, so it is no misspelt public name.
     """
     if name[:1] == "_":
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")

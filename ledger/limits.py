@@ -124,7 +124,7 @@ subscription_batch_max: Final = 64
 # An agent that flooded may send this much at once, until ``subscription_flood_forget_s`` has passed since.
 subscription_batch_max_bytes: Final = 1024**2
 # The server passes on this many messages of an agent to a node that has not read any of them yet.
-# As many of the largest, in submissions and in reads, fit into ``connection_pending_max_bytes``.
+# That many of the largest messages, once as submissions and once as reads, fit into ``connection_pending_max_bytes``.
 subscription_window_max: Final = 256
 subscription_answers_max: Final = 32  # Refused requests that still get an answer, before the subject is closed.
 subscription_pending_max: Final = 256 * 1024

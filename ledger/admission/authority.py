@@ -7,8 +7,8 @@
 - The keys of ``root`` and ``node`` and the checkpoint keys are never revoked. They are replaced, by root only.
 - An agent that could replace another agent's key could approve in its name. So root replaces lost keys. An admin may
   do so only for agents that are neither human, reviewer, admin nor node.
-- An agent or an admin declares a key of that agent compromised. Any key that the agent still has can sign this, because
-  a declaration only lowers trust, and may be repeated only with an earlier index. Keys of root and node must be
+- An agent or an admin declares a key of that agent compromised. Any valid key of the agent may sign this, because a
+  declaration can only lower trust. It may be repeated only with an earlier index. Keys of root and node must be
   replaced first.
 - Identity, session, checkpoint and bus keys are each used once and for one purpose: a key can never change its type.
 """
@@ -138,7 +138,7 @@ def _registered(event: Event, state: Layer) -> None:
 
 
 def _use_invitation(event: Event, data: authority.AgentRegistered, state: Layer) -> None:
-    """Let an invited agent register itself. Nothing before this has checked that the key in the event signed it."""
+    """Let an invited agent register itself. No earlier check has shown that the registered key signed the event."""
     if (event.author, event.key) != (data.name, data.key):
         message = f"an invited agent must sign its registration as {data.name}, with the key that it registers"
         raise Refused("AUTHOR_MISMATCH", message, name=data.name)

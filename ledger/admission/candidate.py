@@ -1,6 +1,7 @@
-"""Candidates: the events of a submission or of a log that rules decide.
+"""Candidates: events of a submission or of a log, before the rules decide them.
 
-This module loads no search for secrets: only a gate searches for them, and readers that check entries do not.
+This module does not import the scanner for secrets, because readers that check entries do not need it: only a gate
+scans.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ ReportIssue: TypeAlias = "Callable[[int, str, str], None]"  # Takes an entry's i
 
 
 class ClockMark(msgspec.Struct, frozen=True):
-    """The state of a ``Clock`` that has no open question.
+    """The state of a ``Clock`` while no entry's time is in doubt.
 
     ``jumps``: index and time (ms) of entries that jumped ahead.
     """
@@ -30,8 +30,8 @@ class Clock:
     """Compares the times of entries: the clock may go back or jump ahead only where root set it.
 
     If it goes back, either the entry before is too late or this one is too early. The next entry decides which. At the
-    end of the log this is unknown, and both are reported. A jump ahead is only a note if root later set the clock back
-    to a time before it: leases and keys that were granted meanwhile are then invalid.
+    end of the log this is unknown, and both are reported. A jump ahead is a problem, unless root later set the clock
+    back to a time before the jump. Then it is only noted, because leases and keys granted meanwhile are not valid yet.
     """
 
     def __init__(self, problem: ReportIssue, note: ReportIssue) -> None:
@@ -58,7 +58,7 @@ class Clock:
             self._index = index
             self._set(index, accepted_ms)
             return
-        # in a bundle of one stream, most entries are not adjacent
+        # In a bundle of one stream, most entries are not adjacent, so a large step in time is not a jump.
         is_next, self._index = index == self._index + 1, index
         if is_next and index > 0 and is_jump(self.now, accepted_ms) and not isinstance(data, HistoryReset):
             self._jumps[index] = accepted_ms

@@ -26,12 +26,12 @@ from deedbook.ledger.log.records import IdempotencyRecord, StreamRecord, StreamS
 from deedbook.ledger.secrets.secret import refusal as secret_refusal
 
 FinalCheck: TypeAlias = "Callable[[CheckedSubmission, Layer, int], None]"
-# The versions that an entry states: of its stream, and of authority.
+# The stream version and the authority version that an entry states.
 Versions: TypeAlias = tuple[int, int]
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The position of an event in the log. ``is_repeat``: it was there before this submission."""
+    """The position of an event in the log. ``is_repeat``: an earlier submission appended the event."""
 
     index: int
     id: str
@@ -51,7 +51,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
     """Decide a submission on a layer of its own. If it is accepted, its changes are merged into ``group``.
 
     ``system_ms`` is the system's time; the ledger's clock derives the entries' time from it (``lifecycle.clock``).
-    ``final_check`` runs only in a gate, on a submission that could be accepted. It may refuse it and put records.
+    ``final_check`` runs only in a gate, after all other checks. It may refuse the submission, and may put records.
     Raises Refused: the code of the first bad event; ``details["events"]`` lists every bad event, and those that were
     not decided because they follow one (``DEPENDS_ON_REFUSED``). ``CLOCK_JUMPED`` concerns the whole submission.
     """
@@ -212,7 +212,7 @@ def check_versions(entry: Entry, stream: str, counted: Versions) -> None:
 
 
 def go_on_from(entry: Entry, stream: str, layer: Layer) -> None:
-    """Continue to count with the versions that an entry states."""
+    """Continue counting from the versions that an entry states."""
     record = layer.stream(stream)
     if record is not None:
         layer.put(stream_key(stream), msgspec.structs.replace(record, version=entry.stream_version))

@@ -41,7 +41,7 @@ StreamEntries: TypeAlias = Callable[[str], Iterable[tuple[int, bytes]]]
 class ErasedEntry(msgspec.Struct, frozen=True):
     """An entry without its body, ready to be stored.
 
-    ``blobs`` are those that the body names, needed or only cited as evidence; another thing may have such a ref, too.
+    ``blobs`` are all ``blake3:`` refs in the body: the event may need such a blob, or only cite it as evidence.
     """
 
     index: int
@@ -61,10 +61,10 @@ class ErasedEntry(msgspec.Struct, frozen=True):
 
 
 def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
-    """Return the entry in ``data``, which has this index, without its body.
+    """Return the entry ``data``, which has this ``index``, with a remnant in place of its body.
 
     ``read_stream`` returns the entries of a stream with their indexes. Raises Refused: ``NOTHING_CHANGED`` if it is
-    erased or has no text; ``TRANSITION_NOT_ALLOWED`` if its texts decide whether later entries are valid.
+    already erased or has no text; ``TRANSITION_NOT_ALLOWED`` if its texts decide whether later entries are valid.
     """
     entry = decode_entry(data)
     if is_remnant(entry.body):
@@ -82,10 +82,10 @@ def erase(index: int, data: bytes, read_stream: StreamEntries) -> ErasedEntry:
 
 
 def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
-    """Return the entry that a redaction names without its body.
+    """Find the entry that a redaction names, and return it with a remnant in place of its body.
 
-    Raises Refused: as ``erase``; ``INVALID_FIELD`` if the redaction does not fit the entry; ``NOT_AUTHORIZED`` if it is
-    not by root and the entry is one of authority.
+    Raises Refused: as ``erase``; ``INVALID_FIELD`` if the redaction does not fit the entry; ``NOT_AUTHORIZED`` if the
+    entry is one of authority and the redaction is not by root.
     """
     data = event.data
     erased = erase(data.entry, snapshot.entry(data.entry), snapshot.stream_entries)
@@ -104,7 +104,7 @@ def erase_as_named(snapshot: Snapshot, event: Event[Redaction]) -> ErasedEntry:
 
 
 def check_confirmed(snapshot: Snapshot) -> None:
-    """Check that a redaction names each entry without a body.
+    """Check that each entry without a body is named by a redaction.
 
     Raises Corrupted: ``VERIFICATION_FAILED``: the copied log lost a body in another way, or the copy ended before the
     redaction.
@@ -140,7 +140,7 @@ def _outcomes(stream: str, events: list[Event]) -> list[Any]:
 
 
 def rules_with_texts(stream: str) -> StateMachine[Any] | Transition[Any] | None:
-    """Return the rules of a stream if they or its state may compare texts."""
+    """Return the rules of a stream if texts of its events may affect them or its state, else None."""
     name = stream.partition("/")[0]
     return _DECIDERS.get(name) or (None if (family := family_of(name)) is None else load_rules(family))
 

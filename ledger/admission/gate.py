@@ -67,15 +67,16 @@ class RecordVerifier:
         self._proven: dict[bytes, Any] = {}
 
     def learn(self, records: dict[bytes, Any]) -> None:
-        """Remember records that this process decided from verified ones."""
+        """Remember records as verified: this process computed them from verified ones."""
         if len(self._proven) > proven_max:
             self._proven = {}
         self._proven |= records
 
     def check(self, snapshot: Snapshot, key: bytes, record: Any) -> Any:
-        """Return the record that the entries give, after a comparison with the one on disk (None: it is missing).
+        """Compare ``record``, as stored on disk (None: missing), with the entries; return the record that they give.
 
-        Raises Corrupted: they differ. Only while the log must be rewritten, a record may still hold erased texts.
+        Raises Corrupted: they differ. While the log must be rewritten, a stored record may differ: it may still hold
+        erased texts.
         """
         if record is not None and self._proven.get(key) == record:
             return record
@@ -241,7 +242,7 @@ class Gate:
         self._verifier = RecordVerifier()
 
     def submit(self, submission: Submission) -> list[Accepted]:
-        """Admit one submission. When this returns, it is on disk; when it raises, nothing of it is in the log.
+        """Admit one submission. If this returns, the submission is on disk; if it raises, none of it is in the log.
 
         Raises Refused: it was not admitted. Unavailable: the store could not be written. Corrupted: a record that it
         depends on differs from its entries.
@@ -320,14 +321,16 @@ class Gate:
     def _final_check(self, base: Transaction, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:
         """Make the checks that a replay does not make.
 
-        A redaction fits its entry, the author's quota suffices, the needed blobs are here, and no new content is sealed
-        for an erased subject.
+        It checks that a redaction fits its entry, that the author's quota suffices, that the needed blobs are here, and
+        that no new content is sealed for an erased subject.
 
-        Blobs are deleted only under the write lock that is held here (``ledger.log.expiry``), so they stay.
+        Nobody can delete these blobs before the commit: that needs the write lock, which is held here
+        (``ledger.log.expiry``).
         """
         if self._quota is not None:
             self._check_quota(self._quota, checked, layer, accepted_ms)
-        # This is the last check, because the texts that it writes to ``base`` are erased with the next commit.
+        # This is the last check, because the next commit erases the entry that it puts into ``base``: no later check
+        # may refuse the submission.
         base.check_redactions(checked, accepted_ms)
 
     def _check_quota(self, quota: Quota, checked: CheckedSubmission, layer: Layer, accepted_ms: int) -> None:

@@ -59,7 +59,7 @@ def check_again(intent: Intent, snapshot: Snapshot, now_ms: int) -> None:
 
 
 def _check_not_erased(ref: str, snapshot: Snapshot) -> None:
-    """Refuse a blob that a redaction erased: bundles and backups leave it out, also if a later event needs it."""
+    """Refuse a blob that a redaction erased: bundles and backups leave it out, even if a later event needs it."""
     if ref in erased_blobs(snapshot.redactions().values()):
         message = f"the blob {ref} was erased with an entry that named it, so it is not stored again"
         raise Refused("TRANSITION_NOT_ALLOWED", message, ref=ref)

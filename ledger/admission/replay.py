@@ -1,8 +1,8 @@
 """Replays stored entries with the rules of the gate: those of a whole log, or of a part of it.
 
-``Replay.step`` decides each stored entry for every caller: a follower, a reader who acts, the audit of a part or of a
-whole log. The gate decides new entries with the same ``decide.apply``. The callers read the entries, verify their
-signatures in the way that suits their source, and report.
+``Replay.step`` decides each stored entry for every caller: a follower, a reader that acts on entries, the audit of a
+part or of a whole log. The gate decides new entries with the same ``decide.apply``. The callers read the entries,
+verify their signatures in the way that suits their source, and report.
 
 A *part* has all entries of authority and those of some streams. The versions in the entries show gaps between them, and
 the rules show which other streams they read. So a replay either confirms a part or names the missing entries. It does
@@ -52,11 +52,11 @@ class ReplayedEntry(msgspec.Struct, frozen=True):
 class Replay:
     """Decides stored entries again, in the order of their indexes.
 
-    ``source`` holds the state before them. ``state`` is the state after them, above it. The other attributes are of
-    the replayed entries: ``kinds`` counts them, and ``unread`` those of families without a usable package;
-    ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index, author and data of each event of
-    authority. ``erased`` has the remnants by index, and ``redacted_ms`` the time of each ``entry.redacted``. With a
-    ``clock``, times are compared, and a rule sees the clock's time; without one, the caller compares them.
+    ``source`` holds the state before the first of them. ``state`` is a layer above ``source`` with their changes. The
+    other attributes are of the replayed entries: ``kinds`` counts them, and ``unread`` those of families without a
+    usable package; ``created`` and ``ledger`` are of entry 0, and ``authority`` has the index, author and data of each
+    event of authority. ``erased`` has the remnants by index, and ``redacted_ms`` the time of each ``entry.redacted``.
+    With a ``clock``, times are compared, and a rule sees the clock's time; without one, the caller compares them.
     """
 
     def __init__(self, source: Base, clock: Clock | None = None) -> None:
@@ -120,7 +120,7 @@ class Replay:
         found = FoundRemnant(Erasure(candidate.id, digest_of(entry.body)), candidate.body.kind in AUTHORITY_KINDS)
         self.erased[index] = found
         record = self.state.record(redaction_key(index))
-        # A resumed audit finds a remnant that an event may have named before.
+        # In a resumed audit, an event before its start may already have named this remnant.
         if record is None or record.done is None or not names(record.done, found):
             self._layer.put(redaction_key(index), replace(record or RedactionRecord(), found=found))
             self._layer.merge_down()
@@ -132,7 +132,7 @@ class Replay:
         return {int.from_bytes(key[1:], "big"): record for key, record in sorted(records.items())}
 
     def kept(self) -> dict[int, SignedErasure]:
-        """Return the redactions of entries whose bodies are here all the same, by the index of the entry."""
+        """Return the redactions whose entries still have their bodies in this copy, by the index of the entry."""
         records = self.redactions().items()
         done = {index: record.done for index, record in records if record.done is not None and index not in self.erased}
         return {index: signed for index, signed in done.items() if self.is_accepted(index)}
@@ -161,8 +161,7 @@ class Replay:
         """Return the index of each compromised signature, in order, with that of the entry that reports its key."""
         key_of, compromised = self.state.key, dict[int, int]()
         for key, indexes in self.signed_by.items():
-            # If a key is in doubt, it is so from some index on. So the last signature decides whether to check the
-            # others.
+            # A key is compromised from some index on. So if its last signature is not compromised, none is.
             if compromised_at(key_of, key.hex(), indexes[-1]) is not None:
                 reports = ((index, compromised_at(key_of, key.hex(), index)) for index in indexes)
                 compromised |= {index: report for index, report in reports if report is not None}
@@ -191,7 +190,7 @@ def read_entry(data: bytes, *, may_lack_family: bool = False) -> tuple[Entry, Ca
 
 
 def read_candidate(entry: Entry, commitment: bytes | None = None, *, may_lack_family: bool = False) -> Candidate:
-    """Return the candidate in an entry; ``commitment`` spares hashing the body again.
+    """Return the candidate in an entry. A caller that knows its ``commitment`` passes it, to save hashing the body.
 
     With ``may_lack_family``, an event whose family has no usable package is a candidate, too, with ``UnreadData``.
 
@@ -219,9 +218,10 @@ def _lacks_rules(kind: str) -> bool:
 
 
 class MissingEntries(msgspec.Struct, frozen=True):
-    """Entries ``first`` to ``last`` (None: to the end) that a part lacks, of a stream or of authority (None).
+    """Entries of ``stream`` (None: of authority) that a part lacks.
 
-    ``shown_by`` is the index of the entry that shows the gap. Refusals from index ``since`` on may be due to it.
+    They are the entries with the versions ``first`` to ``last`` (None: to the end). ``shown_by`` is the index of the
+    entry that shows the gap. Refusals from index ``since`` on may be due to it.
     """
 
     stream: str | None
@@ -239,8 +239,8 @@ class MissingEntries(msgspec.Struct, frozen=True):
 class PartialReplay(Replay):
     """Replays a part of a log. Feed it the entries in the order of their indexes, then call ``finish``.
 
-    These dicts are by index, and an entry may have several of each: ``refused`` are the errors; ``doubtful`` are
-    refusals after a gap, which may be their reason. ``missing`` is known after ``finish``.
+    Two dicts map an index to the refusals of that entry: ``refused`` has definite errors; ``doubtful`` has refusals
+    after a gap, whose missing entries may be the reason. ``missing`` is known after ``finish``.
     """
 
     def __init__(self) -> None:
@@ -284,8 +284,9 @@ class PartialReplay(Replay):
     def finish(self, stream_versions: Mapping[str, int] | None = None, authority: int = 0, size: int = 0) -> None:
         """Complete the replay after the last entry.
 
-        ``stream_versions`` are the versions of the streams, and ``authority`` the version of authority, in a log of
-        ``size`` entries: entries up to these are missing, too. Without them, missing entries at the end are not found.
+        ``stream_versions`` are the signed versions of the streams, and ``authority`` that of authority, in a log of
+        ``size`` entries. If the part has fewer entries, its last ones are missing. Without these versions, missing
+        entries at the end are not found.
         """
         self._times.end()
         for stream, index in self._streams_read.items():

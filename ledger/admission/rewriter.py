@@ -76,7 +76,7 @@ class _Copy:
     def is_near_the_end(self) -> bool:
         """Copy nearly all entries, each page from a snapshot of its own; return whether no redaction came meanwhile.
 
-        The file of the log would grow while a snapshot is open.
+        One long snapshot would let the log's file grow, because LMDB cannot reuse pages that a snapshot may read.
         """
         for _ in range(rounds_max):
             start = self._size

@@ -52,7 +52,7 @@ def _by_machine(machine: StateMachine[Any] | Transition[Any]) -> Rule:
 
 
 def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-    """A handoff: its state machine decides. The numbers of dependents follow; the search for cycles uses them."""
+    """Decide by the state machine, then update the numbers of dependents, which the search for cycles uses."""
     assert current is None or isinstance(current, handoff.HandoffState)  # noqa: S101 - its stream's type determines it
     before, after = () if current is None else current.depends_on, handoff.MACHINE.decide(current, event, state)
     if after.depends_on != before:
@@ -63,7 +63,7 @@ def _handoff(event: Event, state: Layer, current: StreamState | None) -> StreamS
 
 
 def _imported(event: Event, state: Layer, current: StreamState | None) -> StreamState | None:
-    """A record of another tool: the rules of its stream decide."""
+    """Decide a record of another tool by the rules of its stream."""
     return _OF_STREAM[event.stream.partition("/")[0]](event, state, current)
 
 
@@ -102,7 +102,7 @@ _OF_CORE: Final[dict[str, Rule]] = {
 
 
 def rule_of(kind: str) -> Rule | None:
-    """Return the rule that decides events of a kind: a declared one, one of the core or of a family; None without one.
+    """Return the rule that decides events of a kind: declared, of the core, or of a family. None if there is none.
 
     Raises Refused: ``FAMILY_UNUSABLE``.
     """
@@ -143,5 +143,5 @@ def load_rules(family: Family) -> StateMachine[Any] | Transition[Any]:
     return rules
 
 
-# Kinds after which cached keys and roles are outdated: all kinds with a rule of their own.
+# Events of these kinds make cached keys and roles outdated. They are all kinds with a rule of their own.
 AUTHORITY_KINDS: Final = frozenset(OF_KIND)

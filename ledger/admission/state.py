@@ -55,7 +55,7 @@ class Base:
         return None
 
     def key_at(self, index: int) -> bytes:
-        """Return the key that signed the entry at ``index``. A replay never calls it, because it refuses duplicates."""
+        """Return the key that signed the entry at ``index``. A replay never needs it, because it refuses repeats."""
         raise KeyError(index)
 
 
@@ -136,8 +136,8 @@ class Layer:
         self.ledger: str | None = below.ledger
         self.now_ms: int | None = below.now_ms
         self.authority_version: int = below.authority_version
-        # Checks that stay valid until authority changes: an identity key belongs to its agent, and agents have a
-        # required role.
+        # Results of checks, valid until authority changes: that an identity key belongs to its agent, and that agents
+        # have a required role.
         self.signer: tuple[bytes, str] | None = None
         self.role_holders: set[tuple[str, frozenset[str]]] = set()
 

@@ -30,7 +30,7 @@ of a log:
 
     home/chains.toml, home/config.toml      settings
     home/keys.sealed                        key files, sealed with a passphrase of the backup
-    home/subjects.sealed                    keys of subjects (``ledger.seal``) that somebody asked for; likewise
+    home/subjects.sealed                    the requested keys of subjects (``ledger.seal``), sealed in the same way
 
 Verifiers replay the rules of a part, too, and detect missing entries: a gap between entries by their versions, the end
 of a stream by the signed lengths, a whole stream by the rules that read it, a blob by the entry that is incomplete

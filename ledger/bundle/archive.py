@@ -108,7 +108,7 @@ class Bundle(Resource):
             self._check_folder()
             return
         try:
-            # Copied, because ``open_regular`` closes its descriptor. It refuses pipes, which never end.
+            # Duplicate the descriptor, because ``open_regular`` closes its own. It refuses pipes, which never end.
             with open_regular(path, follow=True) as descriptor:
                 self._file = os.fdopen(os.dup(descriptor), "rb")
         except FileNotFoundError as error:
@@ -175,7 +175,7 @@ class Bundle(Resource):
                 yield chunk
 
     def read_tile(self, number: int, width: int) -> list[bytes]:
-        """Return the entries in a tile of a bundle of a log. Raises Corrupted: a tile has another number of items."""
+        """Return the entries in a tile of a bundle of a log. Raises Corrupted: there are not ``width``."""
         return list(map(with_body, self._items("entries", number, width), self._items("bodies", number, width)))
 
     def _items(self, part: str, number: int, width: int) -> list[bytes]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class BundleBlobs:
     """The blobs of one bundle: those that it has, and those that the observed entries reference.
 
-    ``unreferenced`` are those that it has and that no observed entry references.
+    ``unreferenced`` are blobs in the bundle that no observed entry references.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -46,7 +46,7 @@ class BundleBlobs:
         return unreferenced | dict.fromkeys(sorted(self._present.intersection(erased)), "a redaction erased")
 
     def may_be_of_missing_entry(self, ref: str, erased: Collection[str]) -> bool:
-        """Return whether a wrong blob may be right, because an entry that is missing references it."""
+        """Return whether a blob in ``wrong`` may be right after all, because a missing entry may reference it."""
         return ref not in erased and ref not in self._added
 
     def observe(self, index: int, candidate: Candidate) -> None:
@@ -57,7 +57,7 @@ class BundleBlobs:
             self.unreferenced -= {*refs_in(bytes(head_of(candidate.raw).data))}
 
     def observe_bytes(self, index: int, data: bytes) -> None:
-        """Take note of the refs in the bytes of an entry. One that cannot be read has none."""
+        """Take note of the refs in the bytes of an entry. An unreadable entry counts as one without refs."""
         if not find_refs(data):
             return  # the usual case, in which the entry need not be decoded
         try:

@@ -1,7 +1,7 @@
 """Writes a bundle in two passes over the log, so memory holds the hashes of the tree and never all entries.
 
-The checkpoint is signed first, and the bundle has its size, while the log may grow. If the process dies, at most a
-hidden file remains: a bundle gets its name when it is complete.
+The checkpoint is signed first and fixes the size of the bundle; the log may grow meanwhile. If the process dies, at
+most a hidden file remains: a bundle gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Exported(NamedTuple):
 class _Survey(msgspec.Struct):
     """The result of the first pass: the tree, the authority events, the refs in event data, the indexes of each stream.
 
-    ``needed`` are the refs without which an event is incomplete. For an export of one stream, ``refs``, ``needed`` and
-    ``page`` are filled later, and ``streams`` now; ``has_stream``: the log has that stream.
+    ``needed`` are the refs without which an event is incomplete. Only an export of one stream fills ``streams`` and
+    ``has_stream`` (whether the log has that stream) in this pass; it fills ``refs``, ``needed`` and ``page`` later.
     """
 
     tree: TreeHashes

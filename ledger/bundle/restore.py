@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]
 
 
 class RestoreResult(NamedTuple):
-    """The result of a restore: the end of the log (``tree_head`` in hex, ``accepted_ms`` Unix), and the changed files.
+    """The result of a restore: the end of the log (``tree_head`` in hex, ``accepted_ms`` in Unix ms), and the files.
 
     ``files`` were written; ``kept`` are files that the home had with other content. ``replaced`` is the folder of the
     earlier log, ``present_size`` its number of entries. ``has_sealed_keys``: the backup has keys that were not opened.
@@ -145,7 +145,8 @@ class Restore:
     def check_blobs(self, blobs: Blobs, *, accept_partial: bool) -> list[str]:
         """Return the blobs that entries need and that neither the backup nor the home has; call this after ``build``.
 
-        Raises Corrupted: ``VERIFICATION_FAILED``: one is missing, unless ``accept_partial``; no entry references one.
+        Raises Corrupted: ``VERIFICATION_FAILED``: a needed blob is missing and not ``accept_partial``; no entry
+        references a blob of the backup, or a redaction erased it.
         """
         for ref, why in self._blobs.wrong(self._erased).items():
             message = f"{why} {blob_name(ref)}, and the backup has it, so somebody added it: use another backup"
@@ -300,7 +301,7 @@ def _require_alone(log: Log) -> None:
 
 
 def _check_may_replace(present: _PresentLog, manifest: Manifest, accepted_ms: int, command: str | None) -> None:
-    """Refuse a backup of another ledger, and with ``command``, which replaces the present log, every backup."""
+    """Refuse a backup of another ledger; with ``command``, refuse any, and name this command, which replaces it."""
     if present.ledger != manifest.ledger:
         owner = present.ledger or "an unknown ledger"
         message = (

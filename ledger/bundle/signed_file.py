@@ -4,8 +4,8 @@ It is JSON. Each entry is one line, with the unchanged bytes that its author sig
 which event was added. The inclusion paths of all entries share their hashes (``merkle.shared_hashes``). Everything else
 that a bundle contains follows from these: reading a signed file makes the members of the bundle, and the auditor
 verifies them as those of a tar. It contains small blobs that are templates of handoffs or imported records; the verdict
-reports all other blobs as missing. A body with several lines, or with too many levels for another document, is stored
-as a JSON string.
+reports all other blobs as missing. A body with several lines, or nested too deeply to be part of another document, is
+stored as a JSON string.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Addresses(Protocol):
         """Store the address in the answer of a node."""
 
     def used(self, url: str) -> None:
-        """Say that a learned address is used."""
+        """Tell the user that a learned address is used."""
 
 
 # Sends one request once and returns the answer's bytes.
@@ -95,8 +95,8 @@ class AsyncConnection:
     ) -> None:
         """Prepare to connect to ``server`` as ``agent``, whose bus key has the nkey ``seed``.
 
-        ``server`` may name several nodes of one ledger, separated by commas: the client leaves one without an answer
-        for the next. ``greet`` is awaited on each new connection before its first request, because another node may
+        ``server`` may name several nodes of one ledger, separated by commas: if one does not answer, the client tries
+        the next. ``greet`` is awaited on each new connection before its first request, because another node may
         answer there. With ``may_be_absent`` the client does not wait for servers that have not answered yet, or that
         one request already waited for in vain. When the server does not admit ``seed``, the client tries the seeds
         that ``read_seeds`` returns then: a rotation may have replaced the key. When no server admits the client, or no

@@ -33,7 +33,7 @@ from deedbook.ledger.log.log import Log
 from deedbook.ledger.log.state import Snapshot
 from deedbook.ledger.trust.history import ResetPoint, TrustedHead
 
-# Evidence is searched in this number of events before and after the end of the shorter one.
+# Evidence is searched for in this number of events before and after the end of the shorter of log and stream.
 window_events: Final = limits.batch_events_max
 _reads_at_once: Final = 32
 near_events_max: Final = 4 * limits.batch_events_max
@@ -246,7 +246,7 @@ def _proves_loss(snapshot: Snapshot, ledger: str, seq: int, message: RawStreamMs
 
 
 async def _shared_size(client: Client, generation: Generation, log: Log, first: int, last: int) -> int:
-    """Return the number of entries with which both begin, by bisection: two histories that differ never agree again."""
+    """Return by bisection how many first entries log and stream share: two histories that differ never agree again."""
     low, high = first - 1, last
     while low < high:
         middle = (low + high) // 2

@@ -2,9 +2,9 @@
 
 A message's payload is the body, byte for byte, so any NATS tool can read it. Short headers hold the rest of the entry
 and, for an event of a signed batch, its path. A receiver rebuilds the entry's exact bytes and verifies the signature
-from the message alone. Headers have one form. The ledger, not the author, sets the index, the accepted time and the two
-versions, so no signature covers them. The leaf in the log's tree covers them: a receiver that must rely on them
-compares the entry with a receipt, or reads it by index.
+from the message alone. It accepts headers in one exact form only. The ledger, not the author, sets the index, the
+accepted time and the two versions, so no signature covers them. The leaf in the log's tree covers them: a receiver that
+must rely on them compares the entry with a receipt, or reads it by index.
 """
 
 from __future__ import annotations

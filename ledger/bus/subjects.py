@@ -73,9 +73,10 @@ def submit_pattern(ledger: str, node: str = "") -> str:
 
 
 def node_submit_subject(ledger: str, agent: str, node: str) -> str:
-    """Return the subject to which a server maps the submissions of its agents, for its own node, one of several.
+    """With several nodes, return the subject to which a server maps its agents' submissions, for its own node.
 
-    So the agents of a server use one node. Otherwise the server would give each message to any node.
+    So the agents of a server use one node. Otherwise the server would give each message to any node. With one node
+    (``node`` is empty), it is the subject of the submissions themselves.
     """
     return f"{submit_subject(ledger, agent)}.{_agent(node)}" if node else submit_subject(ledger, agent)
 

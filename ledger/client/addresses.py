@@ -3,7 +3,7 @@
 A node signs its address with its checkpoint key (``proof.checkpoint``), and sends it to whoever looks for services
 (``service.discovery``). A client believes only keys that the ledger names. It tries a learned address when no
 configured server lets it in or answers it, and never before. There, too, the node has to continue the trusted history.
-An address is ignored that would be weaker than the configured ones: plain text instead of TLS, or this very machine
+The client ignores an address that is weaker than the configured ones: plain text instead of TLS, or this very machine
 instead of another host.
 
 The file beside the trust store has at most ``addresses_max`` addresses. If we crash before it is written, the next
@@ -36,7 +36,7 @@ _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "i
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """The content of the file: addresses, the last used first; the time of the last answer; the reported address."""
+    """The content of the file: addresses, the last used first; the time of the last answer; the last reported one."""
 
     addresses: list[str] = []
     asked_ms: int = 0
@@ -85,7 +85,7 @@ class KnownAddresses:
             self._store([*added, *others], asked_ms=time.time_ns() // 1_000_000)
 
     def used(self, url: str) -> None:
-        """Say once that a learned address is used, as none that is configured serves this agent."""
+        """Tell the user once that a learned address is used, because no configured one serves this agent."""
         if url != self._record.noticed:
             configured = ", ".join(self._configured)
             log_notice(

@@ -83,16 +83,16 @@ class LocalClient(LocalReader):
     def submit(self, submission: Submission) -> list[Accepted]:
         with self._lock:
             if self._gate is None:
-                # before this write makes the copies of the log differ
+                # Warn now, before this write makes the copies of the log differ.
                 for notice in self.trust_store.rivals(self.consistency):
                     log_notice(notice)
                 self._gate = Gate(self.log, quota=self.settings.config.quota, order=self.order)
             accepted = self._gate.submit(submission)
             is_unfinished = self._gate.is_unfinished
-        if is_unfinished:  # after a redaction that was stopped, unless another process is finishing it
+        if is_unfinished:  # an earlier redaction was interrupted; if another process is finishing it, leave it to that
             try:
                 self.finish_erasures(waits=False)
-            except (Unavailable, Corrupted) as error:  # the submission is in the log
+            except (Unavailable, Corrupted) as error:  # no reason to fail: the submission is in the log
                 log_notice(f"texts that were erased are still in the log's file, {error.message}")
         return accepted
 

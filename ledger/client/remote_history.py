@@ -135,9 +135,9 @@ class Chain:
                     keys = keys.after(event.index, event.data)
                 case CheckpointKeyRotated() if self._is_by_root(event):
                     keys = keys.after(event.index, event.data)
-                case AgentRemoved():  # regardless of the signer: wrong distrust of a key costs only one answer
+                case AgentRemoved():  # by any signer: to distrust a good key only costs an answer
                     keys = keys.after(event.index, event.data)
-                case _:  # its signer may name no keys
+                case _:  # this kind, or its signer, may not change keys
                     continue
         named = {
             verifier.vkey: key.until is None

@@ -4,7 +4,8 @@ The spool sends them in order when the ledger answers again.
 
 ``spool/NAME/`` in the agent's folder has one file for each submission. ``rejected/`` in it has those that the ledger
 refused later, each with the reason. It is safe to send a submission again, because the ledger knows its ids and repeats
-its first answer. So a killed process leaves at most a file. New submissions are sent after the waiting ones.
+its first answer. So a killed process leaves at most a file that is sent again. New submissions are sent after the
+waiting ones.
 
 The spool stores only ``REPORTS``: kinds that say what an author did or learned. It does not store claims, approvals or
 events that expect a version of their stream, because the next step depends on the answer. Rejected: a receipt for a

@@ -66,7 +66,7 @@ _FORMAT: Final = 6
 _DIGEST_SIZE: Final = 32
 _AUTHORITY_RECORDS: Final = frozenset({b"a", b"k", b"c", b"g", b"n", b"v", b"r", b"u", b"y"})
 _ABSENT: Final = Erasure("", "")
-# The answer when a rule reads another stream: a stream that blocks nothing.
+# Every other stream that a rule reads is assumed to have this state, which blocks nothing.
 _DONE: Final = StreamRecord(1, 0, HandoffState("", "", "", "verified", "", (), "completed", (), ()))
 
 
@@ -174,14 +174,14 @@ class StreamReader:
     ) -> None:
         """Store checked authority in ``file`` (None: only in memory). ``is_pinned``: the user pinned the root key.
 
-        ``source`` names, in errors, who answers now.
+        ``source`` returns the name of the node that answers now, for errors.
         """
         self.is_pinned = is_pinned
         self._source = source
         self._client = client
         self._file = file
         self._lock = threading.Lock()
-        # Streams that were read to their end, each under a head that the stored one continues.
+        # Streams that were read to their end, each under an earlier head that the head of ``authority`` continues.
         self._runs: dict[str, _Run] = {}
         self._cached_bytes = 0
         self._last: tuple[TrustedHead, ProvenEntry, Entry] | None = None
@@ -409,7 +409,7 @@ class _Run:
         own, source = keys.stream_key(stream), MemoryState(other)
         source.ledger, source.authority_version = self.ledger if index else None, self._authority.count(index)
         replay, is_own = Replay(source), stream == self._stream
-        # Only the number of entries is known of the other streams of authority.
+        # For another stream of authority, only the number of its entries is known.
         record = self._record if is_own else StreamRecord(entry.stream_version - 1, 0)
         if record is not None:
             replay.state.put(own, record)

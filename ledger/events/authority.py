@@ -37,7 +37,7 @@ The program that made the key says so. No reader can check it.
 class LedgerCreated(EventData, frozen=True):
     """Entry 0: it names the ledger's keys and its origin (the name on its checkpoints).
 
-    ``root_protection`` is how the first root key is stored. The ledger of a first try says so for ever (``trial``).
+    ``root_protection`` is how the first root key is stored. ``trial`` marks the ledger of a first try for ever.
     """
 
     origin: Label
@@ -51,8 +51,9 @@ class LedgerCreated(EventData, frozen=True):
 class HistoryReset(EventData, frozen=True):
     """Root accepts that acknowledged entries are lost, or that the log continues on another branch of its history.
 
-    ``abandoned_size`` and ``abandoned_root`` (hex) are the last known head of the abandoned history. A reader that
-    trusts a checkpoint of at most that size, in conflict with this log, reports it once and trusts this log from here.
+    ``abandoned_size`` and ``abandoned_root`` (hex) are the last known head of the abandoned history. If a
+    reader trusts a checkpoint of at most that size, and it contradicts this log, the reader reports this once, and
+    trusts this log from here on.
     """
 
     abandoned_size: Count
@@ -199,11 +200,12 @@ class AgentRemoved(EventData, frozen=True):
 
 
 class Redaction(EventData, frozen=True):
-    """Names the entry ``entry`` with the event ``event``, whose body is to be erased, and the remnant of the body.
+    """Names the entry whose body is to be erased (index ``entry``, event id ``event``), and the remnant of the body.
 
     ``remnant`` is the SHA-256 of the remnant that every holder of the log stores in place of the body. ``blobs`` are
-    erased with it. ``versions`` are refs that versions of the entry's reasoning had until then, by their numbers: they
-    hash its texts, so nobody can compute them afterwards. The gate does not check them, and nothing trusts them.
+    erased with it. ``versions`` maps version numbers of the entry's reasoning to the refs of these versions before the
+    erasure. These refs are hashes of its texts, so nobody can compute them afterwards. The gate does not check
+    ``versions``, and nothing trusts them.
     """
 
     entry: Count

@@ -67,7 +67,7 @@ def blobs_of(data: EventData, raw: bytes | None = None) -> list[str]:
 
     ``raw`` are the bytes of the body: if they hold no ref, the fields are not read.
     """
-    # A backslash with u may spell a letter differently.
+    # An escape such as \u0062 may stand for a letter of a ref.
     if raw is not None and not (b"blake3:" in raw or b"sha256:" in raw or b"\\u" in raw):
         return []
     kind = type(data)

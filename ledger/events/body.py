@@ -65,7 +65,7 @@ Stream = Annotated[str, msgspec.Meta(pattern=STREAM_PATTERN, description="The st
 class Body(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The body that an author signs. ``expect`` is the expected version of the stream; ``idem`` makes retries safe.
 
-    ``salt`` hides a body that can be guessed, once the body is erased: its commitment stays in the log for ever.
+    After the body is erased, its commitment stays in the log for ever; ``salt`` prevents guessing the body from it.
     ``allow_secret``: a human says that the text which looks like a secret may be in the log for ever.
     """
 
@@ -96,7 +96,7 @@ class Event(msgspec.Struct, Generic[D_co], frozen=True, gc=False, kw_only=True):
     changes (a new version is a new kind), so the class has all fields that any such event ever had.
 
     ``key`` is the signing key in hex, ``accepted_ms`` the ledger's time (Unix ms), ``at`` the author's claimed time.
-    ``erased`` is there if its body was erased: then its texts are replaced by a mark.
+    ``erased`` is set if its body was erased: then its texts are replaced by a mark.
     """
 
     index: int
@@ -163,8 +163,8 @@ def _decoder_of(kind: bytes) -> msgspec.json.Decoder[Body] | None:
     """Return the decoder for bodies of a kind, created when the kind is first used: few commands use many.
 
     It leaves fields that repeat in many bodies to ``_check_head`` and ``_check_time``, because matching them each time
-    took half of the decoding, and the salt to ``_is_salt``, which takes a third of the time that msgspec takes. None
-    for data of any shape, whose keys and numbers must all be checked.
+    took half of the decoding, and the salt to ``_is_salt``, which takes a third of the time that msgspec takes. Return
+    None for data of any shape, whose keys and numbers must all be checked.
     """
     known = KINDS.get(name := kind.decode("latin-1"))
     if known is None or known.data.is_free:

@@ -15,7 +15,7 @@ class DecisionMade(EventData, frozen=True):
     """Tells every agent of the ledger what was decided, and ``why``.
 
     ``paths`` are the files and folders that it is about. A ``contract`` is a decision on which other parts of the
-    project rely, such as an interface: who changes one of its files asks first.
+    project rely, such as an interface: agents ask before they change one of its files.
     """
 
     text: Line

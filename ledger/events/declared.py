@@ -5,7 +5,7 @@ It is checked when the event is decoded, because it depends on nothing else. The
 decoded as a free object under all strict rules of JSON. The rule of the gate compares it with the schema
 (``admission.declared``), because only the log says which kinds are declared.
 
-The subset has no ``pattern``: a stranger's regular expression can take a verifier any time.
+The subset has no ``pattern``: a stranger's regular expression could keep a verifier busy for any length of time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class KindDeclared(EventData, frozen=True):
     """Declares a kind of events. Agents with one of the ``roles`` publish them on the streams ``STREAM/ID``.
 
     ``schema`` is the schema of their data. A declared kind never changes: a new version is a new kind. Nobody erases
-    this event, because its kind's events are checked by it.
+    this event, because the events of its kind are checked with it.
     """
 
     is_free = True
@@ -319,7 +319,7 @@ def check_value(value: Any, schema: dict[str, Any], path: str = "$.data") -> Non
     """Check a plain value by a schema that ``check_schema`` accepted.
 
     Raises Refused: ``INVALID_FIELD`` or ``UNKNOWN_FIELD`` with the path of the first fault, in the order of the value.
-    The details repeat the allowed values, so that MCP marks them as words of others.
+    The details repeat the allowed values, so that MCP marks them as text of others.
     """
     wanted, actual = schema["type"], _NAMES[type(value)]
     if actual != wanted and (wanted, actual) != ("number", "integer"):

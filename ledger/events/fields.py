@@ -56,7 +56,7 @@ class EventData(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unkn
     ``is_free``: some field may have any shape, so the depth must be checked. Other data is no deeper than its type.
     ``blob_path`` is the path of the field that names a blob, if an event is incomplete without it. ``kept_texts`` are
     fields that stay when a body is erased: texts that programs write and that decide how the others are read.
-    ``gc=False``: like all that is made of decoded bytes, it is in no cycle, so the garbage collector leaves it out.
+    ``gc=False`` keeps it out of the garbage collector: an object decoded from bytes is never in a reference cycle.
     """
 
     is_free: ClassVar[bool] = False

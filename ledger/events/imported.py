@@ -52,7 +52,7 @@ class DirtyValue(EventData, frozen=True):
 
 
 class RecordClaims(EventData, frozen=True):
-    """Other values of the original: ``said`` by their names there, and ``dirty`` those that could not be read."""
+    """Other values of the original: ``said`` has them by their names there, ``dirty`` those that could not be read."""
 
     said: dict[Label, Line] = {}
     dirty: list[DirtyValue] = []

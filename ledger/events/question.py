@@ -1,4 +1,4 @@
-"""The kinds of a question about no handoff. The kinds of one about a handoff are in its stream (``handoff``)."""
+"""The kinds of a question outside of handoffs. A question about a handoff is on the handoff's stream (``handoff``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class QuestionAsked(EventData, frozen=True):
 
 
 class QuestionAnswered(EventData, frozen=True):
-    """The answer of the agent that was asked. It may answer again until the question is settled."""
+    """The answer of the agent that was asked. The agent may answer again until the question is settled."""
 
     answer: Text
 

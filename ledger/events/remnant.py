@@ -100,7 +100,7 @@ def read_stored(stored: bytes, *, may_lack_family: bool = False) -> Stored:
 
 
 def remnant_of(entry: Entry, version: str | None) -> bytes:
-    """Return the remnant of an entry that has its body; ``version`` is that of the handoff which the body set.
+    """Return the remnant of an entry that has its body; ``version`` is the version of the handoff that the body set.
 
     Raises Refused: ``NOTHING_CHANGED`` if the body has no text; ``TRANSITION_NOT_ALLOWED`` if nobody may erase it.
     """

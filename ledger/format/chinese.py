@@ -1,7 +1,7 @@
 """Chinese markers: the source has each once, in Simplified characters, and recognizes them in both scripts.
 
-``TRADITIONAL`` has the characters of the markers in this source that differ, each with its Traditional forms; a test
-compares it with the markers. Both functions keep each character's position, so spans of a text stay right.
+``TRADITIONAL`` lists each character of the markers whose Traditional forms differ, with these forms; a test compares it
+with the markers. Both functions keep each character's position, so spans of a text stay right.
 
     >>> import re
     >>> marker = re.compile(both_scripts("假设|[无没]有"))

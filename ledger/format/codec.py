@@ -94,7 +94,7 @@ def encode_arguments(arguments: Any, what: str) -> bytes:
     except OverflowError as error:
         raise Refused("INTEGER_OUT_OF_RANGE", f"{what}: an integer is outside ±(2^53−1)") from error
     check_depth(text)
-    if re.search(_SIXTEEN_DIGITS, text):  # see below; msgspec writes no other invalid JSON
+    if re.search(_SIXTEEN_DIGITS, text):  # perhaps an integer out of range; msgspec writes no other invalid JSON
         check_strict(text)
     return text
 

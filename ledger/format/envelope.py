@@ -137,7 +137,7 @@ _head_decoder = json_decoder(BodyHead)
 def head_of(body: bytes) -> BodyHead:
     """Return the head of an admitted body or its remnant.
 
-    Raises the exceptions of ``codec.UNREADABLE`` if it is damaged. Refused: ``INVALID_FORMAT`` for such a remnant.
+    Raises the exceptions of ``codec.UNREADABLE`` if it is damaged. Refused: ``INVALID_FORMAT`` for a damaged remnant.
     """
     return _head_decoder.decode(read_remnant(body).body if is_remnant(body) else body)
 
@@ -174,7 +174,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unkno
         return encode_packed(self)
 
     def bare_form(self, commitment: bytes | None = None) -> bytes:
-        """Return the bytes that the tree hashes; ``commitment`` spares hashing the body again."""
+        """Return the bytes that the tree hashes. A known ``commitment`` saves hashing the body again."""
         return encode_packed(replace(self, body=commitment or self.commitment))
 
     def leaf(self, commitment: bytes | None = None) -> bytes:

@@ -56,7 +56,7 @@ _CYRILLIC: Final = r"\u0400-\u052f\u1c80-\u1c88\u1d2b\u1d78\u2de0-\u2dff\ua640-\
 _GREEK: Final = (
     r"\u0370-\u037d\u037f-\u03e1\u03f0-\u03ff\u1d26-\u1d2a\u1d5d-\u1d61\u1d66-\u1d6a\u1dbf\u1f00-\u1fff\uab65"
 )
-# Coptic, Armenian, Cherokee, Canadian syllabics, Lisu, Deseret and Osage, as one.
+# Coptic, Armenian, Cherokee, Canadian syllabics, Lisu, Deseret and Osage, treated as one script.
 _OTHERS: Final = "\u03e2-\u03ef\u0531-\u058f\u13a0-\u167f\u2c80-\u2cff\ua4d0-\ua4ff\uab70-\uabbf\U00010400-\U000104ff"
 _SCRIPTS: Final = (_LATIN, _CYRILLIC, _GREEK, _OTHERS)
 OF_ONE_SCRIPT: Final = (
@@ -108,7 +108,7 @@ def is_own(kind: str) -> bool:
 
 
 def in_one_script(text: str) -> str:
-    """Return a text without the letters that look like those of its first letter's script, but are of another one."""
+    """Return a text with the letters of only one of ``_SCRIPTS``: that of the first such letter. All others stay."""
     groups = [re.compile(f"[{script}]") for script in _SCRIPTS]
     first = next((group for letter in text for group in groups if group.match(letter)), None)
     others = [group for group in groups if group is not first]

@@ -1,7 +1,8 @@
 """A client home: the folder of an agent whose ledger is elsewhere. ``deed join`` makes it.
 
-client.toml the ledger's id, its root's fingerprint, the URLs of its servers, and the agent's name keys/ the agent's
-keys, which were made here join.begun exists while `deed join` runs: keys beside it may be registered already, or not
+client.toml  the ledger's id, its root's fingerprint, the URLs of its servers, and the agent's name
+keys/        the agent's keys, which were made here
+join.begun   exists while `deed join` runs: keys beside it may be registered already, or not
 
 The options of a command and the environment take precedence over ``client.toml``. The file is TOML with one value a
 line. It is read without the standard library's parser, because importing that takes a fifth of a bare start.

@@ -6,11 +6,12 @@ functions here are pure. ``changes`` says what an accepted event changes: the ga
 view of agents use it. ``admission.authority`` decides which events are accepted.
 
 A signature is *compromised* if its key made it at or after the index since which that key is reported compromised. So
-are the signatures of session keys that the key delegated there. An agent's later key is not compromised because an
-earlier one is: the owner or the thief may have rotated it. Report the later key too, if it was the thief.
+are the signatures of session keys that the key delegated from that index on. An agent's later key is not compromised
+because an earlier one is: either the owner or the thief may have rotated the key. If it was the thief, report the later
+key, too.
 
-A role *counts* unless its last grant rests on a compromised signature: that of the grant, or of the grant by which its
-author had the right to grant it. A role that does not count allows nothing until somebody grants it again.
+A role *counts* unless its last grant rests on a compromised signature: that of the grant itself, or of an earlier grant
+that gave its author the right to grant it. A role that does not count allows nothing until somebody grants it again.
 """
 
 from __future__ import annotations

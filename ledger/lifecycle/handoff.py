@@ -346,7 +346,7 @@ another"
 def _only_reviewer_changes(question: Question[HandoffState]) -> Unmet | None:
     state, data = question.state, question.data
     assert state is not None  # noqa: S101 - the row is from states of a handoff that exists
-    # its version, which a redaction cannot change, was compared when the gate admitted it
+    # The gate compared the version when it admitted the event; a redaction erases the content and keeps the version.
     if question.event.erased is not None:
         return None
     same = replace(data, reviewer=state.reviewer)
@@ -537,7 +537,7 @@ def _approval_counts(question: Question[HandoffState], ledger: LedgerState) -> U
 
 
 def is_own_import(state: HandoffState, name: str, agents: Agents) -> bool:
-    """Return whether this agent may not confirm a handoff because they sent or imported it, and it was imported."""
+    """Return whether this agent may not confirm an imported handoff: they sent or imported it, and are no human."""
     return bool(state.importer) and name in state.senders and not has_role(agents, name, {"human"})
 
 

@@ -1,4 +1,4 @@
-"""The state machine of a question about no handoff: asked, answered by the asked agent, settled by its author.
+"""The state machine of a question outside of handoffs: asked, answered by the asked agent, settled by its author.
 
 Its rules are ``proto/rules/question.json``.
 """

@@ -20,7 +20,7 @@ from deedbook.ledger.lifecycle.authority import ROOT, Agents, compromised_at, vo
 class Erasure(msgspec.Struct, frozen=True, array_like=True):
     """An erased entry: the id of its event, the digest of its remnant, and the blobs that are erased with it.
 
-    ``versions`` are refs that versions of its reasoning had, by their numbers.
+    ``versions`` maps version numbers of its reasoning to the refs of these versions before the erasure.
     """
 
     event: str
@@ -37,7 +37,7 @@ class FoundRemnant(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
-    """An erasure that the entry ``index`` proposes or orders, by its author with this key (hex)."""
+    """An erasure that the entry ``index`` proposes or orders, with the entry's author and key (hex)."""
 
     erasure: Erasure
     index: int
@@ -48,8 +48,7 @@ class SignedErasure(msgspec.Struct, frozen=True, array_like=True):
 class RedactionRecord(msgspec.Struct, frozen=True, array_like=True):
     """The facts about the redaction of one entry.
 
-    ``found`` is the remnant that the log holds and that no event has named: if ``done`` is set, it names another
-    remnant.
+    ``found`` is a remnant in the log that no event has named. If ``done`` is also set, ``done`` names another remnant.
     """
 
     found: FoundRemnant | None = None

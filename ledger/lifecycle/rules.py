@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A state, for people: the displayed status (if it has another name), its meaning, and the possible operations.
 
-    ``stage`` is of a handoff that is not final.
+    Only states of a handoff that is not over have a ``stage``.
     """
 
     status: str | None = None

@@ -104,7 +104,7 @@ class Environment:
         try:
             return os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
-            return None  # opening the file gives the reason
+            return None  # the attempt to open it below reports the reason
 
     def _open_file(self, *, create: bool) -> None:
         check_data_file(self._file, may_be_new=create)
@@ -234,7 +234,7 @@ class Environment:
         """
         known_bytes = self._file_bytes  # read before stat: another thread may record growth
         while (present := self._present()) is not None and _identity(present) != self._opened:
-            # We would acknowledge entries in a file without a name, and nobody else would ever see them.
+            # In a file without a name, we would acknowledge entries that nobody else would ever see.
             before = self._opened
             self._waiting += 1
             # Another thread may open the file first. Its transaction may wait for us, so we must not wait for the end
@@ -268,7 +268,7 @@ stop its processes, and {RESTORE}"
         self._open()
         with self.env.begin() as txn:
             if before not in self.predecessors(txn):
-                self._opened = before  # as at every later transaction
+                self._opened = before  # so that every later transaction fails, too
                 message = (
                     f"{self._file} was replaced while it was open: start this process again, and run `deed doctor`"
                 )

@@ -1,8 +1,8 @@
 """Records which blobs the entries reference, and deletes unreferenced blobs that have expired, and leftover files.
 
-An entry references a blob if a string in its ``data`` is the blob's ref, by either digest, as in exports. The
-references are stored in the table of blobs, with the position up to which the log was read. If the log is another one
-(restored, recovered), they are read again from its beginning.
+An entry references a blob if a string in its ``data`` contains the blob's ref, by either digest. Exports use the same
+rule. The references are stored in the table of blobs, with the position up to which the log was read. If the log is
+another one (restored, recovered), they are read again from its beginning.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def drop_unreferenced(
 def sweep_files(log: Log, before_ms: int | None = None) -> None:
     """Compare the files with the table of blobs.
 
-    A file without a record becomes a blob again if its hash is right and entries reference it, as after the loss of
-    the log. With ``before_ms`` (Unix ms), others that are older are deleted, and parts that no upload needs and nobody
-    writes.
+    A file without a record becomes a blob again if its hash is right and entries reference it, as after the loss of the
+    log. With ``before_ms`` (Unix ms), older files without a record are deleted, and so are parts that no upload needs
+    and nobody writes.
     """
     read_references(log)
     for name in log.blobs.files.names():

@@ -93,18 +93,16 @@ class Audit:
 
     ``clock_ms`` is the time of the ledger's clock since the entry ``changed_at``, and ``before_ms`` the time before it.
     ``blobs`` are those of the bundle. ``needed`` are the blobs that entries need, each with its first index; no entry
-    names the ``unreferenced`` ones.
-    ``cited`` are the refs of a file or event that entries give as evidence or result, each with its first entry.
-    ``last_read`` are index and time of the last entry that could be read.
-    ``batch`` are the entries of the open batch of ``batch_size``, each None if it cannot be read, and ``unread`` the
-    indexes of entries that cannot be read and that no open batch has.
-    ``doubt`` are index and time of an entry that is earlier than the one before it, until the next entry decides.
-    ``problems`` are (index, code, message), and so are ``refusals``, whose reason may be an entry that is missing or
-    cannot be read. ``gaps`` are (index, text): an event at that index or later may need such an entry. ``leaves`` are
-    the leaf hashes of a whole log. ``trusted_size`` is the size of the reader's checkpoint, if this ledger signed it,
-    and ``is_continued``: this log begins with it. ``is_whole``:
-    every entry before this one is present and can be read. ``has_all_authority``: every event of authority is present
-    and was accepted, so the files of keys can be compared. ``lacks_authority``: a count shows a missing one.
+    names the ``unreferenced`` ones. ``cited`` are the refs of a file or event that entries give as evidence or result,
+    each with its first entry. ``last_read`` are index and time of the last entry that could be read. ``batch`` are the
+    entries of the open batch of ``batch_size``, each None if it cannot be read, and ``unread`` the indexes of entries
+    that cannot be read and that no open batch has. ``doubt`` are index and time of an entry that is earlier than the
+    one before it, until the next entry decides. ``problems`` are (index, code, message), and so are ``refusals``, whose
+    reason may be an entry that is missing or cannot be read. ``gaps`` are (index, text): an event at that index or
+    later may need such an entry. ``leaves`` are the leaf hashes of a whole log. ``trusted_size`` is the size of the
+    reader's checkpoint, if this ledger signed it, and ``is_continued``: this log begins with it. ``is_whole``: every
+    entry before this one is present and can be read. ``has_all_authority``: every event of authority is present and was
+    accepted, so the files of keys can be compared. ``lacks_authority``: a version count shows that one is missing.
     """
 
     def __init__(self, members: Members) -> None:
@@ -140,7 +138,7 @@ class Audit:
         self.rules = Rules(self.kinds, self.authority)
         self.page = Page(self.kinds)
         self.is_page_checked = False
-        self.broken = 0  # problems of events that are signed rightly and break a rule
+        self.broken = 0  # the number of correctly signed events that break a rule
         self.size: int = self.manifest["size"]
         self.needed: dict[str, int] = {}
         self.cited: dict[str, tuple[int, str]] = {}
@@ -192,7 +190,7 @@ class Audit:
                 self.versions[name] = version  # a wrong count is one problem, not one of every entry after it
 
     def read_event(self, index: int, data: bytes, proof: tuple[bytes, str] | None) -> Event:
-        """Return the event in an entry, and check its signature. Later entries may need one that cannot be read."""
+        """Return the event in an entry, and check its signature. An unreadable entry of a log is a gap."""
         entry = None
         try:
             entry = read_entry(data)
@@ -223,7 +221,7 @@ class Audit:
         """Note the refs that an event gives as evidence or result."""
         for value in (event.data.get(name) for name in CITING):
             for ref in REF_IN_TEXT.findall(details(value)):
-                if not ref.startswith("sha256:"):  # those may also name versions and graphs
+                if not ref.startswith("sha256:"):  # a sha256 ref may also name a version or a graph
                     self.cited.setdefault(ref, (index, f"{event.kind} by {event.author} on {event.stream}"))
 
     def decide(self, event: Event) -> None:
@@ -303,7 +301,8 @@ class Audit:
     def check_proof(self, index: int, entry: Entry, root: bytes, note: str) -> None:
         """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch.
 
-        Without a valid signature, the entry counts for nothing. A wrong batch is one problem of an entry that counts.
+        An entry without a valid signature is ignored. If an entry does not fit its batch, this is reported once, and
+        the entry still counts.
         """
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)
@@ -349,7 +348,7 @@ class Audit:
             self.add_wrong_time(index)
 
     def end_doubt(self) -> None:
-        """Record both entries of a doubt that no entry decides."""
+        """Record both entries as wrong if no later entry has shown which of the two times is wrong."""
         if self.doubt is not None:
             self.add_wrong_time(self.doubt[0] - 1)
             self.add_wrong_time(self.doubt[0])
@@ -555,8 +554,8 @@ class Audit:
     def check_page(self) -> None:
         """Compare index.html with the page of these entries.
 
-        If anything is missing, the page may be of the bundle as it was before: then it is not called wrong. If blobs
-        were added, it may be of the bundle with them or without.
+        If something is missing, a different page is not an error: it may show the complete bundle. If blobs were added,
+        the page may have been made with or without them.
         """
         if self.problems or self.gaps:
             return
@@ -726,7 +725,7 @@ def read_trusted(argument: str | None) -> str | None:
 
 
 def read_receipt(path: Path) -> bytes | None:
-    """Return a receipt; None if the path is not that of one."""
+    """Return the receipt in a file; None if the path is not that of a receipt."""
     if not path.is_file():  # opening a pipe would wait
         return None
     try:

@@ -46,8 +46,8 @@ TRUSTED = {"admin", "human", "reviewer"}
 class Key:
     """A key: its owner and the entry that registered it. A session key has a delegating key, a time and a scope.
 
-    ``events_left`` is the number of events that a session key may still sign, None without a limit. ``has_passphrase``
-    is what the program that registered an identity key said.
+    ``events_left`` is the number of events that a session key may still sign, None without a limit.
+    ``has_passphrase``: the program that registered the identity key claimed that a passphrase seals it.
     """
 
     owner: str
@@ -67,7 +67,7 @@ class Key:
         self.ended_at = index if self.ended_at is None else self.ended_at
 
     def is_compromised(self, index: int) -> bool:
-        """Return whether a signature at this index is compromised, or that of the key's delegation."""
+        """Return whether the key's signature at this index, or the signature that delegated the key, is compromised."""
         if self.compromised_since is not None and index >= self.compromised_since:
             return True
         return self.delegated_by is not None and self.delegated_by.is_compromised(self.since)
@@ -494,7 +494,7 @@ class Authority:
         return {ref for record in self.redactions.values() if record.done for ref in record.done.data.get("blobs", [])}
 
     def redaction_of(self, event: Event, data: Any) -> Redaction:
-        """Return what is known of the redaction of the entry that an event names, which must not be done yet."""
+        """Return the record of the redaction of an entry that an event names. The entry must not be erased yet."""
         need(data["entry"] < event.index, "it names no earlier entry", "INVALID_FIELD")
         record = self.redactions.setdefault(data["entry"], Redaction())
         need(record.done is None, f"entry {data['entry']} was erased already", "NOTHING_CHANGED")
@@ -521,7 +521,7 @@ class Authority:
         record.found, record.done = None if is_named else record.found, event
 
     def check_proposal(self, proposal: Event | None, event: Event, data: Any) -> None:
-        """Check that another human proposed exactly this redaction, whose key and role rest on no compromised key."""
+        """Check that another human proposed exactly this redaction, with a key and role that no compromise affects."""
         index = data["entry"]
         key = "" if proposal is None else proposal.entry.key.hex()
         is_there = proposal is not None and self.decision_counts(proposal.index, key, {"human"})

@@ -1,4 +1,4 @@
-"""The schemas of declared kinds: which ones a ledger accepts. The events of such kinds are checked by them."""
+"""Checks the schema of a declared kind: a ledger accepts only a subset of JSON Schema. Events must fit the schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from deedbook.ledger.bundle.standalone.proofs import need
 
-OWN = "x."  # how the names of declared kinds, and of the types of their streams, begin
+OWN = "x."  # the prefix of declared kinds and of the types of their streams
 PART = r"\.[a-z][a-z0-9_]{0,31}"
 OWN_KIND = re.compile(f"x(?:{PART}){{2,5}}")
 OWN_STREAM = re.compile(f"x(?:{PART}){{1,4}}")

@@ -43,7 +43,7 @@ INTEGER_MAX = 2**53 - 1
 CLOCK_MAX_MS = 253_402_300_799_999
 KINDS_SHA256 = ""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A string (without an end, it goes on to the end of the text), or a bracket outside of strings.
+# A string (an unterminated one extends to the end of the text), or a bracket outside of strings.
 TOKENS = re.compile(rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))|[\[\]{}]')
 REMNANT_START = b'{"redacted":"event:'
 REMNANT = re.compile(
@@ -157,7 +157,7 @@ def read_entry(data: bytes) -> Entry:
 
 
 def take_text(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the bytes after their length in a tile, and the offset after them."""
+    """Return an item of a tile, which is stored after its length, and the offset after the item."""
     end = at + 2 + int.from_bytes(data[at : at + 2], "big")
     return data[at + 2 : end], end
 
@@ -275,7 +275,7 @@ def blobs_in(tables: Any, kind: str, data: dict[str, Any], raw: bytes) -> list[s
     An imported record may say that only the digest of its original is here. In an event of a declared kind, each text
     may be a sealed one. ``raw`` is the stored body: if it has no ref, the fields are not read.
     """
-    # A backslash with u may spell a letter differently.
+    # An escape such as \u0062 may stand for a letter of a ref.
     if not (b"blake3:" in raw or b"sha256:" in raw or b"\\u" in raw):
         return []
     refs = [] if data.get("only_digest") is True else texts_at(tables.blobs.get(kind), data)
@@ -309,7 +309,7 @@ class Kinds:
     def is_of_package(self, kind: str, stream: str) -> bool:
         """Return whether an event is of a family that a package brings, whose fields and rules are not known here.
 
-        All names of such a family begin with its own, and it has no name of the core.
+        All names of such a family begin with its own name, which no family of the core has.
         """
         family, _, name = stream.partition("/")
         is_family = PACKAGE_FAMILY.fullmatch(family) is not None and family not in self.reserved
@@ -365,7 +365,9 @@ class Kinds:
         return self.kinds[kind][0]
 
     def check_erased(self, entry: Entry, kind: str, data: dict[str, Any]) -> None:
-        """Check that a remnant has no text and one form, that its event may be erased, and whether it has a version.
+        """Check the form of a remnant, that it has no text, and that its kind may be erased.
+
+        It has a version if and only if the erased body set one.
 
         Nobody erases an event that names the key of root or of a checkpoint, or resets the history: the signatures that
         confirm an erasure must not rest on the remnant of the erased event.

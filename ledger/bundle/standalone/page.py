@@ -90,7 +90,7 @@ def row(cells: list[str], tag: str = "td") -> str:
 
 
 def table(heads: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table, without a line of heads if there are none, or the word none."""
+    """Return a table with a header row if there are ``heads``; without ``rows``, the word None."""
     lines = [row(heads, "th")] if heads else []
     return ["<table>", *lines, *map(row, rows), "</table>"] if rows else ["<p>None.</p>"]
 
@@ -164,7 +164,7 @@ class Page:
         self.agents: dict[str, Member] = {}
         self.delegated: dict[str, tuple[str, int]] = {}
         self.compromised: dict[str, tuple[int, int, str]] = {}
-        # Agent, role, index and event of each grant, in order; None: it was revoked then.
+        # (agent, role, index, event) of each grant in order; with None as the event, of each revocation.
         self.grants: list[tuple[str, str, int, Signed | None]] = []
         self.states: dict[tuple[str, str], list[tuple[int, int]]] | None = None
         self.subjects: dict[str, dict[str, Subject]] = {"handoff": {}, "reasoning": {}, "session": {}}
@@ -175,9 +175,9 @@ class Page:
         self.events: deque[tuple[str, Signed]] = deque(maxlen=EVENTS_MAX)
 
     def add(self, index: int, at_ms: int, key: str, body: dict[str, Any], stored: bytes, *, is_erased: bool) -> None:
-        """Add the next event: its index, its time, the key (hex) that signed it, its body and the stored bytes of that.
+        """Add the next event: its index, its time, the key (hex) that signed it, its body, and the body as ``stored``.
 
-        If the body was erased, a remnant is stored, and ``body`` is what it says.
+        If the body was erased, ``stored`` is the remnant, and ``body`` is the body in it.
         """
         kind, data, (family, _, name) = str(body["kind"]), body["data"], body["stream"].partition("/")
         signed = Signed(index, at_ms, body["author"], key, kind)
@@ -268,11 +268,11 @@ class Page:
                 pass
 
     def member(self, name: str) -> Member:
-        """Return an agent, also one whose registration is not in the bundle."""
+        """Return an agent, even if its registration is not in the bundle."""
         return self.agents.setdefault(name, Member([], [], -1))
 
     def doubt(self, signed: Signed | None, text: str = "signed by") -> str:
-        """Return a mark if the signature of an event is compromised, or the role that it needed rests on such a one."""
+        """Return a mark if the signature of an event is compromised, or one on which its author's needed role rests."""
         if signed is None:
             return ""
         report = self.report(signed)
@@ -283,7 +283,7 @@ class Page:
     def report(self, signed: Signed) -> int | None:
         """Return the entry that reports the signature of an event as compromised, after all reports in the bundle.
 
-        A key that a thief delegated belongs to the thief. A delegated key delegates none.
+        A key that a thief delegated belongs to the thief. A delegated key cannot delegate another one.
         """
         for signer, at in ((signed.key, signed.index), self.delegated.get(signed.key, ("", 0))):
             if signer in self.compromised and at >= self.compromised[signer][0]:
@@ -291,17 +291,17 @@ class Page:
         return None
 
     def role_report(self, signed: Signed, roles: list[str]) -> int | None:
-        """Return the entry that voids the author's grants of these roles, if they had any of them then."""
+        """Return the entry whose report makes the author's grants of these roles void; None if a grant counts."""
         histories = (self.role_states().get((signed.author, role), []) for role in roles)
         states = [history[at - 1][1] for history in histories if (at := bisect_left(history, (signed.index,)))]
         reports = [state for state in states if state != NO_ROLE]
         return min(reports) if reports and GOOD_ROLE not in reports else None
 
     def role_states(self) -> dict[tuple[str, str], list[tuple[int, int]]]:
-        """Return how the roles of agents changed, by agent and role: an index, and the state of the role since then.
+        """Return the history of each (agent, role): pairs of an index and the state of the role since then.
 
-        The state is ``NO_ROLE``, ``GOOD_ROLE``, or the entry that reports the key on which each of its grants rests. A
-        grant rests on the role of its author, which they got before.
+        The state is ``NO_ROLE``, ``GOOD_ROLE``, or, if all its grants rest on compromised keys, the entry that reports
+        such a key. A grant rests on the key that signed it and on the role of its author.
         """
         if self.states is None:
             self.states, now = {}, dict[tuple[str, str], int]()
@@ -335,7 +335,7 @@ class Page:
         return f"redacted by {signed.author} on {when(signed.at_ms)}: {reason}"
 
     def unapproved(self) -> list[str]:
-        """Return the line about the newest handoffs that nobody has approved: VALID does not say that somebody did."""
+        """Return the line about the newest handoffs that nobody has approved: VALID does not mean approved."""
         names = [name for name, subject in self.subjects["handoff"].items() if "approved" not in subject.decisions]
         listed = ", ".join(f"handoff/{name}" for name in reversed(names[-NAMES_MAX:]))
         more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""

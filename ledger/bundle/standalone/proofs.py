@@ -201,7 +201,7 @@ def read_proof(text: str, index: int, note: str) -> tuple[list[bytes], list[byte
 
 
 def hashes_in(joined: bytes) -> list[bytes]:
-    """Return the hashes of a path that is stored as their bytes in a row."""
+    """Return the hashes of a path that is stored as their concatenated bytes."""
     return [joined[at : at + 32] for at in range(0, len(joined), 32)]
 
 

@@ -117,7 +117,7 @@ def check_receipt(text: str, fingerprint: str | None) -> list[str]:
     by_itself = f"self-asserted: compare the root key's fingerprint {chain.fingerprint}"
     word = "VALID_WITH_ERASURES" if entry.is_erased else "VALID"
     trust = by_itself if fingerprint is None else "root key matches --root"
-    # Anybody could put the remnant of another event here, and only redactions in the log confirm a remnant.
+    # Show no fields of a remnant: only a redaction in the log confirms it, so this may be the remnant of another event.
     event = ERASED if entry.is_erased else f"{body['kind']} by {body['author']} on {body['stream']}"
     fields = "" if entry.is_erased else details({"title": None, **body["data"]})
     return [

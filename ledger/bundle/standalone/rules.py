@@ -29,9 +29,9 @@ AUTHORITY_FAMILIES = {"agent", "kind", "ledger"}  # their rules are in the part 
 class State:
     """The state of a stream, and what it remembers. Only a handoff has more than an owner, a receiver and steps.
 
-    ``lease`` is the time in which a claim holds; ``approval`` the index of the event that approved it, and its key.
-    ``verification``, the ``waivers`` of the criteria and the ``handovers`` of the review are alike. ``completion`` has
-    the event's id before these two. ``asked`` has, for each of the ``questions``, who asks and who is asked.
+    ``lease`` is the start and end (Unix ms) of a claim. ``approval`` is (index, key) of the event that approved it;
+    ``verification``, the ``waivers`` of the criteria and the ``handovers`` of the review have the same form.
+    ``completion`` is (event id, index, key). ``asked`` is (author, agent asked) for each of the ``questions``.
     """
 
     name: str = "none"
@@ -181,7 +181,7 @@ class Decision:
         need(is_named, message, "SELF_APPROVAL" if is_excluded else "NOT_AUTHORIZED")
 
     def names_of(self, party: str) -> set[str]:
-        """Return the names of a party. An empty name is no party, and the receiver reviews nothing."""
+        """Return the names of a party. An empty name is no party, and a receiver is never the reviewer."""
         state = self.state
         if party == "admin":
             return {self.author} if "admin" in self.authority.roles_of(self.author) else set()
@@ -230,7 +230,7 @@ class Decision:
         return state
 
     def with_content(self, state: State) -> State:
-        """Return the state with what the content says, and without any progress."""
+        """Return the state with the new content, and without any progress."""
         sender, importer, reviewer = state.sender, state.importer, self.data["reviewer"] or self.author
         if self.event.kind == "handoff.created":
             sender = self.author
@@ -259,7 +259,10 @@ class Decision:
         )
 
     def handovers_to(self, reviewer: str) -> tuple[tuple[int, str], ...]:
-        """Return the hand-overs that bring the review to a reviewer. A reviewer who gets it back undoes their own."""
+        """Return the hand-overs that lead to a reviewer.
+
+        If the reviewer had the review before, their own hand-over and all later ones are dropped.
+        """
         handovers = self.state.handovers
         if not self.data.get("hands_over"):
             return handovers if reviewer == self.state.reviewer else ()
@@ -355,9 +358,9 @@ class Decision:
         return (self.data["reviewer"] or "") not in others
 
     def only_reviewer_changes(self) -> bool:
-        """With the present reviewer the content has the present version. It may also lack ``created``.
+        """Only the reviewer differs: with the present reviewer, the content would have the present version.
 
-        The content of an erased event cannot be compared.
+        The content may also have added ``created``. The content of an erased event cannot be compared.
         """
         if self.event.entry.is_erased:
             return True
@@ -378,7 +381,7 @@ class Decision:
         return bool(self.authority.roles_of(self.data["reviewer"]) & REVIEWERS)
 
     def reviewer_is_kept(self) -> bool:
-        """The present reviewer stays, is a sender or the author, or is no longer a reviewer here."""
+        """The present reviewer stays, or is a sender or the author, or no longer has a role that may review."""
         present, named = self.reviewer_of(self.state), self.data["reviewer"]
         is_free = present in (self.state.sender, self.state.importer, named, self.author)
         return is_free or not self.authority.roles_of(present) & REVIEWERS
@@ -414,7 +417,7 @@ class Decision:
         return self.state.name == "none" or replace(self.after(), completion=self.state.completion) != self.state
 
     def claims_name_items(self) -> bool:
-        """Every claimed position is one of an item of the content."""
+        """Every claimed position is that of an item of the content."""
         return all(at < len(self.data[items]) for items in ("tasks", "criteria") for at in self.claims[items])
 
     def version_is_current(self) -> bool:
@@ -487,7 +490,7 @@ class Decision:
         return all(name in ("verified", self.state.unlock_at) for name in names)
 
     def counted_name(self, state: State) -> str:
-        """Return the state of a dependency as far as its completion and its decisions count."""
+        """Return the state of a dependency, without progress that rests on a compromised key."""
         name = state.name
         if name == "verified" and not self.decision_counts(state, state.verification):
             name = "pending" if state.approval is None else "completed"
