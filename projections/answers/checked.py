@@ -40,7 +40,7 @@ from deedbook.projections.views.projection import Logged, NoState, Row, Table
 from deedbook.projections.views.registry import CHECKED, CONFIRMED, QUERIES, function_named, view_named
 from deedbook.projections.views.runner import read_logged
 
-# The views that fold a stream, by its family, and the family of a view with states.
+# The views that fold the streams of each family. ``_FAMILIES`` is the reverse, for the first of these views.
 _VIEWS: Final = {
     "decision": ("decisions",),
     "handoff": ("handoffs",),

@@ -247,7 +247,7 @@ def _rules(
 def _similarity(
     embedding: Embedding | None, task: str | None, own_task: str
 ) -> tuple[tuple[float, Embedder] | None, str]:
-    """Return the nearness of the reasoning's brief or own task to the task, or why it is unknown.
+    """Return how near the reasoning's brief or own task is to the receiver's task, or why that is unknown.
 
     The threshold is that of the embedder here: the signer of a vector may write any threshold beside it.
     """

@@ -157,7 +157,7 @@ def to_context_prompt(
 
 
 def unfitted_tokens(brief: Brief, budget: int) -> int:
-    """Return the tokens of a brief's roomy form at its level, with only CONTEXT (to its least) and CONCLUSION cut."""
+    """Return the tokens of a brief's roomy form if only CONCLUSION, and CONTEXT down to its minimum, are cut."""
     sections = _sections(brief, TransferLevel(brief.level), None)
     _shorten(sections, budget, 0.0, keep=True)
     return count_tokens(_joined(sections))

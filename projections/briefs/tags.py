@@ -163,7 +163,7 @@ def _telling(phrase: str) -> tuple[list[str], bool]:
             continue
         is_function = word in _FILLERS
         if is_function and telling and telling[-1] in _PREPOSITIONS and word not in _ARTICLES:
-            return telling[:-1], True  # "by how they are formed": what follows is no noun of this preposition
+            return telling[:-1], True  # in "by how they are formed", a clause follows the preposition, not a noun
         if not is_function and (telling or word not in _PREPOSITIONS):
             telling.append(word if word.isascii() else word[:_tag_cjk_max_chars])
     return telling, len(telling) > tag_words_max
@@ -179,7 +179,7 @@ def _is_hanging(telling: list[str]) -> bool:
 
 
 def _is_phrase(words: list[str]) -> bool:
-    """Return whether words say something: two, one of them not a number or letter, or one without spaces.
+    """Return whether words say enough: two, of which one is no number or letter; or one of a script without spaces.
 
     A number before a single word, such as 8_weeks, says too little.
     """

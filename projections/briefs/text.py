@@ -128,7 +128,7 @@ def _is_cjk(token: str) -> bool:
     return "\u3040" <= first <= "\u30ff" or "\u3400" <= first <= "\u9fff" or "\uac00" <= first <= "\ufaff"
 
 
-@lru_cache(maxsize=16_384)  # a text is measured character by character for every length that is tried
+@lru_cache(maxsize=16_384)  # for every length that is tried, a text is measured character by character
 def is_between_signs(before: str, after: str) -> bool:
     """Return whether a word may end between two characters: beside an ideograph or hiragana, not before its mark."""
     is_beside = _unspaced().match(before) or _unspaced().match(after)

@@ -148,7 +148,7 @@ EVENT_TYPES: Final[dict[KnowledgeType, str]] = {
 }
 _LABELLED: Final = "SELECT id FROM ({}) AS things WHERE instr(lower(label), lower(?)) > 0"
 _newest_of_type_max: Final = 6
-"""Without a type, the newest things are of several types, so that there are edges between them."""
+"""Without a type filter, at most this many of the newest things are of one type, so that there are edges to show."""
 
 
 class KnowledgeGraph(query.Arguments, frozen=True):

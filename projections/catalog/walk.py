@@ -30,7 +30,7 @@ from deedbook.projections.stores.dialect import stated
 
 events_walked_max: Final = 2_000
 steps_walked_max: Final = events_walked_max * causes_max
-"""The number of refs that a walk follows: if all events name all others, there are millions."""
+"""The most refs that a walk follows: if all events name all others, there are millions."""
 # The events that a reference to a stream can mean: a step, or the only event of a snapshot's stream.
 _STEP_KINDS: Final = (*STEPS, "snapshot.taken")
 _STEPS: Final = ", ".join(f"'{kind}'" for kind in _STEP_KINDS)

@@ -18,7 +18,7 @@ from deedbook.projections.handoffs.why import explain
 # Finished statuses come last on the board, by default without cards.
 COLUMNS: Final[tuple[Status, ...]] = tuple(sorted(get_args(Status), key=lambda status: stage_of(status) == "over"))
 card_links_max: Final = 2
-"""The links of a chain of handoffs that a card names; `handoffs.why` follows the whole chain."""
+"""The most links of a chain of handoffs that a card names; `handoffs.why` follows the whole chain."""
 
 
 def board(context: QueryContext, args: Board) -> BoardColumns:

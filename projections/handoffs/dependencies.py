@@ -13,7 +13,7 @@ from deedbook.projections.handoffs.record import HandoffRecord, records_of, stat
 from deedbook.projections.handoffs.why import chain_links_max
 
 blockers_named_max: Final = 32
-"""The number of handoffs that block one and are in no chain of first blockers, but are named, too."""
+"""The most handoffs that are named because they block one, besides those in a chain of first blockers."""
 
 
 def known_facts(
@@ -37,8 +37,8 @@ def known_records(
 
     From each dependency that blocks, a chain is followed for ``links`` links, level by level: it leads from a waiting
     handoff to the first one that blocks it. Up to ``blockers_max`` handoffs that also block are followed, the nearest
-    first. All dependencies of a blocking handoff are known. Of other handoffs at the ends they may not be, so facts
-    that depend on these are not complete.
+    first. All dependencies of a blocking handoff are known. Another handoff at the end of a chain may have unknown
+    dependencies, so facts that need these are incomplete.
     """
     known = dict(records)
     chained, others = set[str](), set[str]()

@@ -410,7 +410,7 @@ def _join_rows(records: Mapping[str, HandoffRecord], states: States) -> list[Row
 
 
 def _shared(record: HandoffRecord) -> object:
-    """Return the part of a record on which the handoffs that wait for it rest."""
+    """Return the part of a record that can change the waits of the handoffs that depend on it."""
     status = None if record.lifecycle is None else record.lifecycle.status
     unlocks = tuple(is_unlocked(status, at) for at in get_args(UnlockAt))
     waivers = () if record.lifecycle is None else record.lifecycle.waivers

@@ -43,7 +43,7 @@ UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "
 _OPEN_SQL: Final = "h.is_history = 0 AND h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
 # The statuses in which a dependency still blocks, by the status that unlocks.
 _HOLDING: Final = {at: {status for status in OPEN if not is_unlocked(status, at)} for at in get_args(UnlockAt)}
-# Its dependencies, in order, as JSON.
+# The dependencies of the handoff ``h``, in order, as JSON.
 _DEPENDS_ON: Final = """(
     SELECT json_group_array(depends_on) FROM (
         SELECT d.depends_on FROM handoff_dependencies d WHERE d.handoff_id = h.id ORDER BY d.position

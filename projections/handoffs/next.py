@@ -141,7 +141,8 @@ def waits(context: QueryContext, args: QueueFilter) -> Page[WaitingRow]:
     (rows,) = _read(context, args, (paging, (*bound, args.limit + 1, *cursor)))
     page, total = rows[: args.limit], len(rows)
     if args.after is not None or total > args.limit:
-        # Counted apart: a window would read and order all items, and an index has the order of a page.
+        # Count in a second query: a window function would read and order all items, but an index has the order of a
+        # page.
         total = context.count(f"SELECT count(*) FROM ({candidates}) AS candidates", bound)  # noqa: S608 - as above
     following = None
     if len(rows) > args.limit:

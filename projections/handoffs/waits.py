@@ -173,7 +173,7 @@ def waiting(facts: HandoffFacts) -> list[tuple[str, Wait]]:
         if wait.party in ("asked", "asker"):
             agents += [] if is_over else [(name, wait) for name in dict.fromkeys(_questioned(wait, facts))]
             continue
-        if wait.case == "held":  # they come after the answers to their own questions
+        if wait.case == "held":  # the reviewer first settles the answers to their own questions
             is_settling = any(other.action == "settle" and by == facts.reviewer for by, other in agents)
             if not is_settling and _questions_that_hold(facts):
                 cases.add("held")

@@ -19,7 +19,7 @@ from deedbook.projections.views.registry import VIEW_VERSIONS
 class KindRow(Row, frozen=True):
     """A declared kind; ``roles`` and ``schema`` are JSON, ``schema`` with its properties in the declared order.
 
-    ``phrase`` says in words what happened, and ``stream_type`` that of the streams.
+    ``phrase`` says in words what happened, and ``stream_type`` is the type of the streams.
     """
 
     name: str
