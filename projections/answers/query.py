@@ -228,7 +228,7 @@ class Where:
         self.add_optional(f"{column} < ?", until)
 
     def of_entries(self, column: str, entries: list[int] | None, family: str = "") -> None:
-        """Add the condition that a column is an index among ``entries``; with a family, the id of one's stream."""
+        """Add the condition that a column is one of ``entries``; with a family, the id of one of their streams."""
         if entries is None:
             return
         listed = "SELECT CAST(value AS BIGINT) FROM json_each(?)"

@@ -28,7 +28,7 @@ STEPS: Final = (
     *("reasoning.assumption_settled", "reasoning.step_retracted", "review.requested", "review.answered"),
     *("decision.made", "decision.withdrawn", "question.asked", "question.answered", "question.settled"),
 )
-"""The kinds that change such a stream. Each event rests on the one before it in its stream."""
+"""The kinds that change a stream of ``_WITH_STEPS``. Each of these events rests on the one before it there."""
 _WITH_STEPS: Final = ("decision/", "handoff/", "question/", "reasoning/", "review/")
 
 

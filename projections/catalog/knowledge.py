@@ -222,7 +222,7 @@ def _newest(context: query.QueryContext, args: KnowledgeGraph) -> list[str]:
 
 
 def _labelled(type_: KnowledgeType) -> str:
-    """Return the condition that an event ``e`` brought a thing of a type whose label has a text, which it binds."""
+    """Return the condition that event ``e`` created a thing of this type whose label has a text that is bound."""
     labelled = _LABELLED.format(_THING.format(*_THINGS[type_]))
     if type_ in _BY_INDEX:
         return f"e.event_index IN ({labelled})"

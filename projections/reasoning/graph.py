@@ -8,7 +8,7 @@ the outcome and its author. An extension leaves an earlier conclusion unchanged 
 concluding again keeps the confidence and the limitations that it does not name.
 
 The JSON of a ``ReasoningDelta`` is sent often, so it is short: an absent field did not change, and a step omits fields
-with default values. The defaults return before the graph is hashed, so the short form never affects a ref.
+with default values. The receiver fills in the defaults before the graph is hashed, so the short form affects no ref.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def change_of(data: Any, author: str) -> ReasoningDelta:
             confidence, limitations = data.confidence_in_reasoning, data.known_limitations
             return ReasoningDelta(
                 conclusion=data.conclusion,
-                confidence_in_reasoning=UNSET if confidence is None else confidence + 0.0,  # -0.0 is spelled otherwise
+                confidence_in_reasoning=UNSET if confidence is None else confidence + 0.0,  # turn -0.0 into 0.0
                 known_limitations=UNSET if limitations is None else limitations,
             )
         case kinds.ReasoningExtended():

@@ -2,8 +2,8 @@
 
 Any agent may settle an assumption. Of each agent's statements, only the newest counts. A single agent can refute it,
 even if others disagree. A step that states assumptions of its own (``assumptions``) is settled under its number, too. A
-refuted assumption marks every step that rests on it, directly or not. It marks the conclusion unless the conclusion has
-links and none of them leads to it.
+refuted assumption marks every step that rests on it, directly or not. It marks the conclusion, too, unless the
+conclusion has links and none of them leads to the assumption.
 """
 
 from __future__ import annotations

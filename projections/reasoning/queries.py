@@ -199,7 +199,7 @@ def show_reasoning(source: RowSource, args: query.ById) -> ShownReasoning:
     return ShownReasoning(
         **_described(source, name),
         versions=[ReasoningVersion(**{column: row[column] for column in _SHOWN}) for row in versions],
-        # An entry can make a graph that an earlier entry made, for example a conclusion that is drawn again.
+        # Two entries can make the same graph, for example if the same conclusion is drawn again.
         asked_version=max((row["version"] for row in versions if row["ref"] == ref and not former), default=version),
         memory=_whole(_version(versions[-1]), [row["delta"] for row in versions]).memory,
     )

@@ -17,7 +17,7 @@ from deedbook.projections.answers.answer import Redacted
 from deedbook.projections.answers.query import QueryContext, json_list
 
 sentences_max: Final = 10
-# With ``main.``: an answer as of a past entry shadows this table (``projections.answers.past``).
+# ``main.`` names the present table: in an answer about the past, another hides it (``projections.answers.past``).
 _SELECT: Final = (
     'SELECT r.event_index AS redaction, r.entry, r.author AS "by", r.accepted_ms AS at_ms, r.reason, e.stream '
     "FROM main.redactions r JOIN events e ON e.event_index = r.entry AND e.body_ref = r.remnant WHERE "

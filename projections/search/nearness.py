@@ -89,7 +89,7 @@ class Question(NamedTuple):
         """Weigh the words of a text by their rarity among all texts."""
         forms = forms_of(text)[:terms_weighed_max]
         weights = _weights(context, forms)
-        # The question is limited: otherwise a short text would get a high score for a few of its words.
+        # Limit the question's length: otherwise a short text would score high with a few of its words.
         length = min(features_of(text).total(), usual_words)
         return cls(text, forms, weights, math.fsum(weights.values()) / (1 + _saturation(length)))
 

@@ -256,7 +256,7 @@ def _conditions(args: SearchFilter, size: int) -> Where:
         where.add(route.streams(), *route.values * 3)
     if args.family:
         check_families(args.family)
-        # A family ends at the stream's first slash, or dot; 0 is the character after the slash, which is after the dot.
+        # The streams that begin with "x." or "NAME/": "/" is the character after ".", and "0" the character after "/".
         bounds = [
             bound for name in args.family for bound in (("x.", "x/") if name == "x" else (f"{name}/", f"{name}0"))
         ]

@@ -53,8 +53,8 @@ overlap_min: Final = 0.20
 overlap_words_min: Final = 3  # a pair must share this many words that are in few reports
 few_reports_min, few_reports_share = 4, 1 / 16
 shared_shown_max: Final = 8
-# Words are weighted as if there were this many more reports without them: among two reports, all shared words are
-# common.
+# Words are weighted as if there were this many more reports without them: otherwise, of two reports, every shared word
+# would count as common.
 reports_imagined: Final = 50
 _BOILERPLATE: Final = ("finding", "found", "outcome", "session", "task", "test", "work", "done", "complete")
 _GENERIC: Final = {stem_of(word) for word in (*STOP_WORDS, *_BOILERPLATE)}
