@@ -112,7 +112,7 @@ class QueryContext:
         now_ms: int | Callable[[QueryContext], int],
         cached: dict[str, list[dict[str, Any]]] | None = None,
     ) -> None:
-        """Read through ``reading``; ``now_ms`` may be computed on demand; ``cached`` has the same positions."""
+        """Read ``reading``. ``now_ms`` may be a function. ``cached`` has rows of earlier queries on this snapshot."""
         self.reading = reading
         self._now = now_ms
         self._cached = {} if cached is None else cached

@@ -192,7 +192,7 @@ def sent_step(step: ReasoningStep | kinds.Step) -> SentStep:
 
 
 def sent_confidence(confidence: float) -> float | UnsetType:
-    """Return a confidence in the form to send: not 1.0, because ``omit_defaults`` compares by identity."""
+    """Return a confidence in the form to send; 1.0 becomes UNSET, because ``omit_defaults`` compares by identity."""
     # adding 0.0 turns -0.0, which has another spelling, into 0.0
     return UNSET if confidence == 1.0 else confidence + 0.0
 

@@ -121,7 +121,7 @@ def added(_state: ReportRecord | None, logged: Logged) -> Rows:
 def _report(event: Event) -> Report:
     data = read_as(event).data
     at_ms, mark = happened_ms(event), imported_of(event)
-    at_ms = event.accepted_ms if at_ms == UNDATED_MS else at_ms  # the time to show; versions are in order of the other
+    at_ms = event.accepted_ms if at_ms == UNDATED_MS else at_ms  # only to show: ``happened_ms`` orders the versions
     return report_of(event.name, event.id, event.index, event.author, at_ms, data, imported=mark)
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 _OTHERS: Final[dict[str, str]] = {}
-# Quoted text is skipped; the other tokens are marks of bound values and SQLite's name of the file's own schema.
-# PostgreSQL plans a subquery as 100 rows, and an array as 10, for which it uses an index.
+# In a query's SQL, quoted text is skipped; the other tokens are marks of bound values and SQLite's name of the file's
+# own schema. PostgreSQL assumes 100 rows for a subquery and 10 for an array; for 10 it uses an index.
 _LISTED: Final = r"(?<!NOT )IN \((SELECT (?:value|CAST\(value AS BIGINT\)) FROM json_each\(\?[0-9]*\))\)"
 _TOKENS: Final = r"""'(?:[^']|'')*'|"[^"]*"|\?(?P<number>[0-9]*)|\b(?P<main>main\.)"""
 

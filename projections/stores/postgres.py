@@ -153,8 +153,8 @@ class PostgresStore:
                 writing.drop(version.view, is_live=version.is_live)
         with _translated(self.name), self._connected() as connection:
             connection.execute(f'DROP SCHEMA IF EXISTS "{self.schema}_damaged" CASCADE')
-            # The planner's statistics contain frequent values. A user who does not own the database only gets a warning
-            # here.
+            # The planner's statistics contain frequent values, which may be erased texts. A user who does not own the
+            # database only gets a warning here.
             connection.execute("VACUUM (FULL) pg_catalog.pg_statistic")
 
     @contextlib.contextmanager

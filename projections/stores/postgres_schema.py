@@ -80,7 +80,7 @@ class _Phrase(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether its lexemes alone do not prove the phrase."""
+        """Whether the phrase itself must be compared, because its lexemes alone do not prove it."""
         return len(self.words) > 1 or len(self.words[0]) >= lexeme_max_chars
 
     @property

@@ -238,7 +238,7 @@ class PostgresTransaction:
     def shadow(
         self, table: Table, rows: Iterable[Row], states: str, boundary: int, outdated: Collection[str] = ()
     ) -> None:
-        """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
+        """Shadow a table for this connection by ``rows``, and by its own rows that are unchanged since a boundary."""
         name = f'pg_temp."{table.name}"'
         self._create(table, name)
         self._insert(name, table, rows)

@@ -338,7 +338,7 @@ class SqliteTransaction:
     def shadow(
         self, table: Table, rows: Iterable[Row], states: str, boundary: int, outdated: Collection[str] = ()
     ) -> None:
-        """Shadow a table by ``rows`` and its rows unchanged since a boundary, for this connection only."""
+        """Shadow a table for this connection by ``rows``, and by its own rows that are unchanged since a boundary."""
         create_table(self._db, table, table.name, schema="temp")
         self._insert(table.name, table, rows)
         self._db.execute(

@@ -152,8 +152,9 @@ class Changes(msgspec.Struct, frozen=True):
     """The changes that a batch makes to one view version.
 
     ``rows`` are the rows to write, by type: those of events, those of changed keys, and the keys' packed states.
-    ``replaced`` are the changed keys that had a state before, whose old rows must be deleted, ``joined`` those whose
-    old rows in the table of the view's join must be. ``moved`` are the keys whose states affect rows of other keys.
+    ``replaced`` are the changed keys that had a state before: their old rows must be deleted. ``joined`` are the keys
+    whose old rows in the table of the view's join must be deleted. ``moved`` are the keys whose states affect rows of
+    other keys.
     """
 
     rows: Mapping[type[Row], Sequence[Row]]
@@ -214,7 +215,7 @@ class WriteTransaction(ReadTransaction, Protocol):
         """Set the position and last event of a view version."""
 
     def start_building(self, view: Projection[Any], *, log_size: int, in_place: bool) -> None:
-        """Create an empty view version, replacing one being built; ``in_place`` (for few rows): live if none is.
+        """Create an empty view version, replacing one being built. ``in_place`` (for few rows): it is live if none is.
 
         The caller reads ``log_size`` before, and the entries after this transaction has committed.
         """

@@ -214,7 +214,7 @@ def evidence_summary(counts: Counts, evidence: Iterable[EvidenceCheck], stand: s
     """Return how much of the evidence holds. If nothing was looked up, say so instead of "0 of 2"."""
     if not counts.evidence:
         return "no evidence"
-    # Failed checks are listed first. The path of a file was looked up, although it names no line.
+    # Failed checks come first. A path without a line is not checked, too, but was looked up: it has a ``file``.
     if {(check.status, check.file) for check in evidence} == {("not_checked", None)}:
         return f"nothing was looked up of {counts.evidence} reference{'s' * (counts.evidence > 1)}"
     return f"{counts.evidence_ok} of {counts.evidence} {stand}"

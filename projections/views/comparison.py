@@ -89,7 +89,7 @@ def compare_beside(answering: Connection, settings: Settings) -> None:
                 nonlocal reported
                 if (
                     percent := 100 * done // max(total, 1)
-                ) > reported:  # a pipe that is read after the replay holds only a few
+                ) > reported:  # the parent reads after the replay, and a pipe holds only a few messages
                     reported = percent
                     answering.send((done, total))
 

@@ -261,7 +261,7 @@ def function_named(path: str) -> Callable[..., Any]:
 
 
 class _Views(Sequence[Projection[Any]]):
-    """All views, those of families too that can be used, loaded on first use."""
+    """All views, with those of families that can be used, loaded on first use."""
 
     @cached_property
     def _loaded(self) -> tuple[Projection[Any], ...]:

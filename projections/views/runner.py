@@ -152,8 +152,8 @@ class Runner:
             and any(version.position > batch.size for version in versions)
             and self._is_behind(batch.size)
         ):
-            return batch.size  # a node whose log is ahead has folded the views
-        # compares with the size of the log at the beginning of the fold
+            return batch.size  # another node, whose log is ahead, has folded further
+        # Compare with the size of the log at the beginning of the fold.
         is_ahead = any(version.log_size > batch.size for version in versions)
         if _is_of_another_past(versions, batch, start) or (is_ahead and not self._store.is_shared):
             self._check_reset(versions, batch)
