@@ -137,7 +137,7 @@ heartbeats_missed_s: Final = 2.5
 # A node that the stream has not answered for this long takes no requests. The servers elect a stream's leader in 5 to
 # 8 s (measured).
 stream_silent_max_s: Final = 15.0
-# A node takes no requests while it lacks entries that another node had this long ago.
+# A node takes no requests while it lacks entries that another node already had this many seconds ago.
 follower_lag_max_s: Final = 2.0
 # The number of attempts of a node to decide a submission while other nodes are faster.
 publish_attempts_max: Final = 32

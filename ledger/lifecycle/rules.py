@@ -143,8 +143,9 @@ def _rows_by_kind(family: str) -> Mapping[str, Sequence[Row]]:
 def roles_for(family: str, kind: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the roles that suffice for every event of a kind, and those that suffice for some of them.
 
-    Some events of a kind need less: any agent may publish that a validation failed. For streams of authority, both are
-    the roles that grant. The roles of a declared kind are in the log: here, each role is one that suffices for some.
+    Some events of a kind need less: any agent may publish that a validation failed. For streams of authority, both sets
+    are admin and node. The roles of a declared kind are known only in the log, so the second set has all roles that may
+    suffice.
     """
     if is_own(family):
         return frozenset(), rules_of("handoff").roles | {ADMIN}

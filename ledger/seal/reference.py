@@ -24,7 +24,7 @@ texts_max: Final = 10_000
 
 
 class SealedReference(msgspec.Struct, frozen=True):
-    """The subject of a sealed text, the sealed blob with it, and its position in there."""
+    """The subject of a sealed text, the sealed blob that has the text, and the text's position in that blob."""
 
     subject: str
     ref: str
@@ -35,7 +35,7 @@ class SealedReference(msgspec.Struct, frozen=True):
 
 
 def read_reference(text: str) -> SealedReference | None:
-    """Return the reference that a text is, or None for any other text."""
+    """Parse a text that is exactly one sealed reference; return None for any other text."""
     match = REFERENCE.fullmatch(text) if text.startswith("sealed:") else None
     return None if match is None else _reference(match)
 

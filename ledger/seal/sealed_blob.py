@@ -107,8 +107,8 @@ def read_header(source: ByteSource) -> Header:
 def unseal(source: ByteSource, keys: KeyService, header: Header | None = None) -> Iterator[bytes]:
     """Yield the content of a sealed blob, piece by piece. Each piece is authentic; only the end proves completeness.
 
-    With ``header``, it was read from ``source`` before. Raises Refused: as ``read_header`` and ``KeyService.unwrap``.
-    Corrupted: ``VERIFICATION_FAILED`` if the blob is damaged or cut.
+    Pass ``header`` if it was already read from ``source``. Raises Refused: as ``read_header`` and
+    ``KeyService.unwrap``. Corrupted: ``VERIFICATION_FAILED`` if the blob is damaged or cut.
     """
     header = header or read_header(source)
     data_key = keys.unwrap(header.subject, header.wrapped)

@@ -136,7 +136,7 @@ PATTERNS: Final = (
         f"[0-9]:AA{_URLSAFE}{{33}}",
         rf"(?:{_START}|bot)[0-9]{{8,10}}:AA{_URLSAFE}{{33}}(?:[^A-Za-z0-9_-]|$)",
     ),
-    # RFC 7519, in the compact form of RFC 7515; the header is decoded after.
+    # RFC 7519, in the compact form of RFC 7515. ``is_harmless`` then decodes the header.
     Pattern(
         JWT,
         rf"eyJ{_URLSAFE}{{8,}}\.{_URLSAFE}{{4,}}\.{_URLSAFE}{{20}}",
@@ -232,7 +232,7 @@ def is_harmless(kind: str, text: bytes, start: int, end: int) -> bool:
 
 
 def value_of(match: bytes) -> bytes:
-    """Return the value after the name, the sign or the scheme of a match, without quotes."""
+    """Return the value in a match: the text after its name and sign, or after its scheme."""
     return re.split(rb"[ =]+", match, maxsplit=1)[-1] if match[:1] != b"=" else value_of(match[1:])
 
 

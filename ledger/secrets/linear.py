@@ -12,7 +12,7 @@ pattern_memory_max_bytes: Final = 32 * 1024**2
 def compile_linear(pattern: str) -> Any:
     """Return a compiled RE2 pattern that searches bytes."""
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # a character is a byte: a tenth of the states
+    options.encoding = re2.Options.Encoding.LATIN1  # one character is one byte, which needs a tenth of the states
     options.max_mem = pattern_memory_max_bytes
     options.log_errors = False
     return re2.compile(pattern.encode(), options)

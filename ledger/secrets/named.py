@@ -90,10 +90,10 @@ FORMS: Final = (
     ),
     (LOGIN, rf"""(?:^|[\s"'`])(?:-u|--user|--proxy-user)[ =]*{_QUOTE}[^\s:="'\\$<{{/]{{1,60}}:""", _VALUE),
 )
-# The characters of a sign or a break as JSON has them.
+# The characters between a name and its value, such as quotes and line breaks, as JSON encodes them.
 _IN_JSON: Final = r"""(?:["'\\`*\]\s=]|\\[nrt])*"""
-# An option may be longer here than in ``FORMS``: RE2 counts characters with a state for each count, and would build
-# new states for each random salt (this took two thirds of the search).
+# Unlike in ``FORMS``, the length of an option has no limit here: RE2 needs a state for each character that it counts,
+# and would build new states for each random salt (this took two thirds of the search time).
 TRACE: Final = (
     rf"{_WORDS}{_IN_JSON}(?:[=:?>,|]|value|\xef\xbc[\x9a\x9d])|-[A-Za-z0-9-]*{_WORDS}(?:[\s=]|\\)"
     rf"|(?i:authorization|cookies?){_IN_JSON}[:=]|(?:-u|--user|--proxy-user)[ =\\\"'][^:]{{1,62}}:"
@@ -106,7 +106,8 @@ _BARE: Final = re.compile(
     r"|パスワード|비밀번호|пароль|kennwort|contraseña|contrasena|senha|wachtwoord|hasło|lösenord|şifre)\d?"
 )
 _FOR_PASSWORDS: Final = re.compile(f"(?i:{_PASSWORDS})[0-9]?$")
-# Cursors, nonces of forms, marks of language models, and words about the naming, finding or counting of secrets.
+# Names that end like those of secrets but are not: cursors, nonces of forms, marks of language models, and words about
+# the naming, finding or counting of secrets.
 _OTHER_NAMES: Final = re.compile(
     r"(?i)(?:next|prev(?:ious)?|page|continuation|cursor|sync|resume|cancel(?:lation)?|csrf|xsrf|idempotency|client"
     r"|eos|bos|pad|unk|sep|cls|stop|start|end|special|mask|prompt|input|output|per|max|min|public|no|if)[_. -]*token"
@@ -124,9 +125,10 @@ _REFERENCE: Final = (
 _IDENTIFIERS: Final = rb"[A-Za-z_]\w{0,30}(?:\.[A-Za-z_]\w{0,30})+"
 _MOMENT: Final = rb"[0-9][0-9:.,_+/TZ-]*"
 _LONG_NUMBER: Final = rb"[0-9]{5,14}"
-# Names of algorithms and encodings, ordinals and units, whose digits do not make a word random. In a call, a cell or an
-# attribute, the value after a name may also be a message or label.
+# In a call, a cell or an attribute, the value after a name may also be a message or label. So a
+# short value counts as a secret only in this form.
 _CHOSEN: Final = rb"[A-Za-z0-9!@#$%^&*+/_]{12,}"
+# Names of algorithms and encodings, ordinals and units: their digits do not make a word random.
 _TERMS: Final = (
     rb"(?i)argon2i?d?|pbkdf2|sha-?(?:1|2|3|224|256|384|512)|md5|base(?:16|32|58|64)|utf-?(?:8|16)|oauth2?|x509|ed25519"
     rb"|[hrep]s(?:256|384|512)|aes-?(?:128|192|256)|k8s|i18n|b64|http2|ipv[46]|s3|ec2|p256"
@@ -187,7 +189,7 @@ def _is_secret(name: str, value: bytes, before: bytes, *, is_quoted: bool) -> bo
 def _is_password(value: bytes, *, is_named: bool) -> bool:
     """Return whether this is a password that people or programs chose.
 
-    After a name with a number, the rules are looser.
+    With ``is_named``, a value that consists of names and numbers may be a password, too.
     """
     if len(value) < password_min_chars or _is_harmless(value) or is_expression(value):
         return False

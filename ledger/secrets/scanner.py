@@ -119,7 +119,7 @@ def _fields(path: str, fields: dict[Any, Any]) -> Iterator[tuple[str, str, Any]]
 
 
 def _is_key_file(fields: dict[Any, Any]) -> bool:
-    """Return whether these are the fields of a key file. No single string of it would show that."""
+    """Return whether these are the fields of a key file. No single string among them shows that."""
     hidden = fields.get("seed") or fields.get("sealed")
     return "public" in fields and isinstance(hidden, str) and len(hidden) >= _seed_digits
 
@@ -151,7 +151,7 @@ def matches_in(text: bytes) -> Iterator[Match]:
     for count, match in enumerate(patterns().finditer(text), 1):
         kind = PATTERNS[int(match.lastgroup[1:])].kind
         if kind == BEARER and (issued := _kind_in(value_of(match.group()))) is not None:
-            yield Match(issued, match.start(), match.end())  # the token's issuer is more precise
+            yield Match(issued, match.start(), match.end())  # report the more precise kind: that of the token's issuer
         elif count > harmless_max or not is_harmless(kind, text, match.start(), match.end()):
             yield Match(kind, match.start(), match.end())
     yield from (Match(*found) for found in named_secrets(text))

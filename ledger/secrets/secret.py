@@ -1,4 +1,4 @@
-"""A secret that the scanner found, and its refusal. The rules refuse it, and load no patterns for that."""
+"""A secret that the scanner found, and its refusal. The rules import this module, so that they load no patterns."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ Each agent has a subscription of its own. A request that finds its agent's queue
 answers ``BUSY`` from bytes made beforehand and closes the subscription. It also closes the subscription when bytes
 arrive too fast: it unsubscribes, and the server answers the agent "no responders". After a pause the node subscribes
 again for at most a mebibyte of messages, which the server counts. The pauses grow while the agent uses this up at once.
-The count ends when the agent has not flooded for some time. A node without processor time cannot close anything. So
-every subscription has a *window*: the server passes on only a limited number of messages beyond those that the node has
-read, even while the node does not run.
+When the agent has not flooded for some time, its next subscription has no such limit. A node without processor time
+cannot close anything. So every subscription has a *window*: the server passes on only a limited number of messages
+beyond those that the node has read, even while the node does not run.
 
 The node drops messages that were under way when it closed a subscription. It answers only the first few requests that
 it sheds: a flood must not become a flood of answers. A well-behaved agent sends again (``ledger.bus.connection``).

@@ -2,8 +2,8 @@
 
 The chunks of a blob are messages of a stream; the last message on a subject counts. A node writes the first chunk last.
 So a blob with a first chunk is whole, unless a node wrote wrong content. A node that publishes an entry first corrects
-the chunks of the blobs that it refers to. In place of its first chunk, an erased blob has a message that says so, for
-nodes that later read an entry that refers to it.
+the chunks of the blobs that it refers to. If a blob was erased, a message in place of its first chunk says so, for
+nodes that later read an entry that refers to the blob.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BlobStream:
             if any(first is not None and not _says_erased(first) for first in firsts):
                 manager = self._client().jetstream(timeout=limits.request_timeout_s)
                 await manager.delete_stream(subjects.blob_stream_name(self._ledger))
-                # If we crash here, the others wait for their blobs until this is called again.
+                # If we crash here, other nodes wait for the other blobs until this is called again.
                 await self._make()
                 firsts = [None] * len(firsts)
             for ref, first in zip(sorted(refs), firsts, strict=True):

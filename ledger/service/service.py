@@ -1,7 +1,7 @@
 """The service of a node on the bus: it answers submissions and reads of the log.
 
 - ``submit.<agent>``: the payload is a submission (msgpack or DSSE JSON); the answer is JSON, ``{"accepted": […]}`` or
-  ``{"error": {…}}``. With the header ``Deedbook-Blob`` the payload is the intent or a chunk of one.
+  ``{"error": {…}}``. With the header ``Deedbook-Blob`` the payload is the intent to store a blob, or one of its chunks.
 - ``read.<agent>.<verb>``: the payload is a JSON object of arguments, the answer is JSON. Bytes are base64.
 
 A request never blocks the others. Each agent has two queues, one for submissions and one for reads. The queues are
@@ -345,7 +345,7 @@ class Service:
     async def _wait_for(self, size: int) -> None:
         """Wait until this node has the entries that the caller knows from another node, or nobody has them."""
         if self._has_all is None or await self._has_all():
-            return  # Only if they are lost is the caller told that the history changed.
+            return  # No node has more. If the caller's entries are lost, the answer shows that the history changed.
         if await self._watcher.wait_beyond(size - 1, limits.follower_lag_max_s) < size and not await self._has_all():
             raise Unavailable("BUS_UNAVAILABLE", "this node is behind the others: ask again")
 
@@ -391,7 +391,7 @@ class _ReadAhead(NamedTuple):
 
 
 def known_size(arguments: Any) -> int:
-    """Return the size of the log that the caller knows: of its head, or up to an entry of which it was told."""
+    """Return the size of the log that the caller knows: the size of its head, or up to an entry that it names."""
     match arguments:
         case _StreamHeads():
             return arguments.size

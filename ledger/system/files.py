@@ -76,8 +76,8 @@ def absent(path: Path, message: str = "") -> Refused:
 
 
 def near_files(path: PurePath, files: Sequence[PurePath]) -> list[str]:
-    """Return up to three ``files`` that are spelled like a missing one: with its suffix, or else with another one."""
-    alike = near(path.stem, (file.stem for file in files))  # a common suffix is no likeness
+    """Return up to three ``files`` like a missing one: similar names with its suffix, else its name with another."""
+    alike = near(path.stem, (file.stem for file in files))  # a common suffix does not make names similar
     names = [str(file) for file in files if file.stem in alike and file.suffix == path.suffix]
     return (names or [str(file) for file in files if file.stem == path.stem])[:3]
 

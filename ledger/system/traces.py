@@ -1,7 +1,7 @@
 """Spans of work, for a program that records them with OpenTelemetry (``consumers.interfaces.node.telemetry``).
 
-Until ``use`` is called, a call here costs a few microseconds and records nothing. A span's name for others is its
-``traceparent`` (W3C Trace Context), which crosses threads, and machines in a header.
+Until ``use`` is called, a call here costs a few microseconds and records nothing. Other threads refer to a span by its
+``traceparent`` (W3C Trace Context), and so do other machines, which receive it in a header.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _State:
 
 
 def use(recorder: Recorder | None) -> None:
-    """Record from now on; None: no more."""
+    """Record spans with this recorder from now on; with None, stop recording."""
     _State.recorder = recorder
     _State.spans_of_entries.clear()
 

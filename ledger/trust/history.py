@@ -2,7 +2,7 @@
 
 The reader accepts a log that begins with the trusted head (RFC 6962 §2.1.2). It refuses any other log with
 ``HISTORY_CHANGED``, unless the log contains a history reset that is new to the reader and abandons the trusted head.
-Others store the heads: ``ledger.trust.store`` in a file, a subscription beside its position (``HeadHistory``).
+Other modules store the heads: ``ledger.trust.store`` in a file, a subscription beside its position (``HeadHistory``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The trust store: the last head that a reader trusted, in a file outside the ledger's folder.
 
-A restored ledger folder therefore never takes the trusted head back. ``TrustStore`` is the file of the readers of one
-ledger at one location (a folder's real path, or the server), under ``ledger.home.location.state_folder()/LEDGER/``.
-``ledger/README.md`` says why each location has its own file, and which readers are refused. Subscribers store the same
-``TrustedHead`` beside their position, in stores of their own.
+So a restored copy of a ledger's folder does not restore an older trusted head. ``TrustStore`` is the file of the
+readers of one ledger at one location (a folder's real path, or the server), under
+``ledger.home.location.state_folder()/LEDGER/``. ``ledger/README.md`` says why each location has its own file, and which
+readers are refused. Subscribers store the same ``TrustedHead`` beside their position, in stores of their own.
 
 The file is not synced. After a power failure it may hold an older head, which is weaker but never wrong. Or it may be
 empty, which counts as missing. A process replaces the file only under a lock, after comparing the stored head with its
