@@ -92,9 +92,7 @@ def print_usage(error: click.UsageError, arguments: Sequence[str], *, as_json: b
 def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     message = error.message.rstrip(".")
     if isinstance(error, click.MissingParameter) and error.ctx is not None and error.param is not None:
-        absent = [error.param, *absent_options(error.ctx.command, arguments)]
-        needed = ", ".join(dict.fromkeys(_spelled(error.ctx, parameter) for parameter in absent))
-        return f"`{error.ctx.command_path}` needs {needed}{absent_argument_hint(error.ctx.command_path)}"
+        return _absent_message(error.ctx, error.param, arguments)
     if isinstance(error, ExtraWords):
         return f"{message}: {words_hint(error) or _taken_by(error.command)}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
@@ -121,12 +119,13 @@ def _message_of(error: click.UsageError, arguments: Sequence[str]) -> str:
     return message
 
 
-def _spelled(ctx: click.Context, absent: click.Parameter) -> str:
-    """Return how a call writes the missing parameter: if a text was read as an earlier argument, that argument."""
-    if isinstance(absent, click.Option):
-        return spelled(absent, ctx)
-    before = argument_before_text(ctx, absent)
-    return absent.make_metavar(ctx) if before is None else f"{before} before the text"
+def _absent_message(ctx: click.Context, absent: click.Parameter, arguments: Sequence[str]) -> str:
+    """Return the message about a call that lacks ``absent``, or the argument before a text that was read as it."""
+    name, ids = spelled(absent, ctx) if isinstance(absent, click.Option) else absent.make_metavar(ctx), ""
+    if (before := argument_before_text(ctx, absent)) is not None:
+        name, ids = f"{before[0]} before the text", before[1]
+    options = [spelled(option, ctx) for option in absent_options(ctx.command, arguments)]
+    return f"`{ctx.command_path}` needs {', '.join(dict.fromkeys([name, *options]))}{ids or absent_argument_hint(ctx.command_path)}"
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

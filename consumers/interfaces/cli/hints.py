@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from deedbook.consumers.interfaces.cli import guesses
-from deedbook.consumers.interfaces.cli.verbs import ExtraWords, Options
+from deedbook.consumers.interfaces.cli.verbs import ExtraWords, Options, VerbBase
 from deedbook.consumers.interfaces.hooks.harnesses import HARNESSES
 from deedbook.ledger.errors import DeedbookError, did_you_mean, near
 from deedbook.ledger.events import KINDS
@@ -70,17 +70,22 @@ def absent_argument_hint(path: str) -> str:
     return "" if line is None else f"; without it: `deed {line}`"
 
 
-def argument_before_text(ctx: click.Context, absent: click.Parameter) -> str | None:
+def argument_before_text(ctx: click.Context, absent: click.Parameter) -> tuple[str, str] | None:
     """Return the argument that the call left out, if its text was therefore read as that argument; else None.
 
+    With it comes the end of the message: the ids that the call may mean, if the verb knows them (``open_ids``).
     ``absent`` is the argument that a parser reports: the last one, which takes the text.
     """
     arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
     if absent not in arguments[1:] or not str(absent.metavar).startswith(guesses.TEXT_ARGUMENTS):
         return None
     before = arguments[arguments.index(absent) - 1]
-    is_text = " " in str(ctx.params.get(str(before.name), ""))
-    return before.make_metavar(ctx) if is_text else None
+    word = str(ctx.params.get(str(before.name), ""))
+    if isinstance(ctx.command, VerbBase) and ctx.command.open_ids is not None:
+        with suppress(DeedbookError):  # without a ledger, the form of the word decides
+            ids = ctx.command.open_ids(ctx.ensure_object(Options), word)
+            return None if ids is None else (before.make_metavar(ctx), f"; {ids}")
+    return (before.make_metavar(ctx), "") if " " in word else None
 
 
 def choice_hint(path: str, value: str, choices: Sequence[str]) -> str:

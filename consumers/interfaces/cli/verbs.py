@@ -207,9 +207,11 @@ class VerbBase(_WithCommon):
         reads_bundle: bool | None = None,
         names_sealed: bool | None = None,
         unseals: bool = False,
+        open_ids: Callable[[Options, str], str | None] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, callback=click.pass_obj(callback), **kwargs)
+        self.open_ids = open_ids
         self.only_looks, self.looks_back = only_looks, looks_back
         self.reads_bundle = looks_back if reads_bundle is None else reads_bundle
         self.names_sealed = self.reads_bundle if names_sealed is None else names_sealed

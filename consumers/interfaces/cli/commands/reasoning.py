@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from shlex import quote
@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from deedbook.consumers.importers.reasoning import ReadGraph, extensions_of, read_reasoning_file, submissions_of
-from deedbook.consumers.interfaces.cli.app import App, Command, Group, read_argument
+from deedbook.consumers.interfaces.cli.app import App, Group, read_argument
 from deedbook.consumers.interfaces.cli.arguments import id_and, parameters, values_of
 from deedbook.consumers.interfaces.cli.output import (
     list_page,
@@ -53,7 +53,7 @@ from deedbook.consumers.reasoning.operations import (
 )
 from deedbook.consumers.sdk.text import counted, default_id, sanitize_line
 from deedbook.ledger.client.author import Author, Draft
-from deedbook.ledger.errors import DeedbookError, Refused
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events import reasoning as kinds
 from deedbook.ledger.events.body import read_as
 from deedbook.ledger.events.entries import read_event
@@ -68,27 +68,13 @@ task_columns = 100
 open_named_max: Final = 5
 
 
-class _TextVerb(Command):
-    """A verb that takes ID and TEXT. A call that leaves out the ID is refused with the ids of open reasonings."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises click.UsageError: the only argument is the text."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.MissingParameter as error:
-            text = ctx.params.get(str(ID.name))
-            if isinstance(error.param, click.Argument) and isinstance(text, str):
-                with closing(App(ctx.ensure_object(Options))) as app, suppress(DeedbookError):
-                    if " " in text or not app.query("reasoning.existing", ids=[text])["reasonings"]:
-                        message = f"`{ctx.command_path}` needs ID before the text; {_open_reasonings(app)}"
-                        raise click.UsageError(message, ctx) from error
-            raise
-
-
-def _open_reasonings(app: App) -> str:
-    """Return the ids of the open reasonings of the acting agent, or of all if nobody acts."""
-    agent = app.settings().agent
-    answer = app.query("reasoning.list", author=agent, status="open", limit=open_named_max)
+def _open_reasonings(options: Options, word: str) -> str | None:
+    """Return the ids of the open reasonings of the acting agent, or of all if nobody acts; None if ``word`` is an id."""
+    with closing(App(options)) as app:
+        if " " not in word and app.query("reasoning.existing", ids=[word])["reasonings"]:
+            return None
+        agent = app.settings().agent
+        answer = app.query("reasoning.list", author=agent, status="open", limit=open_named_max)
     ids = [quote(row["id"]) for row in answer["items"]]
     if not ids:
         return "no reasoning is open: `deed reasoning start --task TEXT` starts one"
@@ -98,7 +84,8 @@ def _open_reasonings(app: App) -> str:
 
 def _with_text(verb: Verb) -> dict[str, Any]:
     operation = OPERATIONS[verb]
-    return {"cls": _TextVerb, "params": [ID, *parameters(operation.arguments)], "help": operation.words}
+    params = [ID, *parameters(operation.arguments)]
+    return {"params": params, "help": operation.words, "open_ids": _open_reasonings}
 
 
 @click.group(
