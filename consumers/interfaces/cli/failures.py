@@ -45,7 +45,7 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, DeedbookError):
         if error.code == "BUS_UNAVAILABLE" and "--spool" in arguments:
             error.message += f". Not stored: {guesses.SPOOLED}"
-        if "--passphrase-fd" in error.message and not sys.stdin.isatty():
+        if "--passphrase-fd" in error.message and "next" not in error.details and not sys.stdin.isatty():
             error.message += f"\n  next: {without_secrets(passphrase_line(arguments), arguments)}"
         return print_error(error, as_json=as_json, meant="" if as_json else command_meant(error, arguments))
     if wants_traceback():
@@ -125,7 +125,8 @@ def _absent_message(ctx: click.Context, absent: click.Parameter, arguments: Sequ
     if (before := argument_before_text(ctx, absent)) is not None:
         name, ids = f"{before[0]} before the text", before[1]
     options = [spelled(option, ctx) for option in absent_options(ctx.command, arguments)]
-    return f"`{ctx.command_path}` needs {', '.join(dict.fromkeys([name, *options]))}{ids or absent_argument_hint(ctx.command_path)}"
+    hint = ids or absent_argument_hint(ctx.command_path)
+    return f"`{ctx.command_path}` needs {', '.join(dict.fromkeys([name, *options]))}{hint}"
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str:

@@ -28,12 +28,6 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "create": ("handoff create", "session start", "decide TEXT"),
     "decision": ("decide TEXT", "decisions"),
     "decision list": ("decisions",),
-    "delete": (
-        "redact INDEX --reason TEXT",
-        "withdraw DECISION --reason TEXT",
-        "handoff cancel ID --reason TEXT",
-        "agent remove NAME",
-    ),
     "dep": ("handoff graph",),
     "dependencies": ("handoff graph",),
     "deps": ("handoff graph",),
@@ -52,7 +46,6 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "handoff attach": ("handoff amend ID --reasoning ID",),
     "handoff blocked": ("handoff list --status blocked", "handoff why ID", "handoff graph"),
     "handoff decline": ("handoff reject ID --reason TEXT",),
-    "handoff delete": ("handoff cancel ID --reason TEXT",),
     "handoff deps": ("handoff graph",),
     "handoff edit": ("handoff amend ID", "handoff watch DIR"),
     "handoff export": ("handoff render ID --out FILE",),
@@ -275,7 +268,30 @@ OPTIONS_OF_VERB: Final[dict[str, str]] = {
 """Maps a verb with an option that it lacks to another command, which does that."""
 
 _REACHED: Final = "it listens on 127.0.0.1; other machines come through an SSH tunnel or a TCP proxy (deploy/README.md)"
+_APPEND_ONLY: Final = "the log is append-only, so nothing is removed from it, but "
+_ERASING: Final = (
+    "`deed redact INDEX --reason TEXT` erases the texts of an entry, and `deed erase SUBJECT --reason TEXT` all that "
+    "is sealed for a subject"
+)
+_CANCELLING: Final = "`deed handoff cancel ID --reason TEXT` cancels a handoff"
+_RETRACTING: Final = "`deed session retract REF --reason TEXT` retracts a finding or dead end"
+_REMOVALS: Final = {
+    "": f"{_RETRACTING}, {_CANCELLING}, `deed withdraw DECISION --reason TEXT` withdraws a decision, "
+    f"`deed agent remove NAME` removes an agent, {_ERASING}",
+    "finding": f"{_RETRACTING}, {_ERASING}",
+    "handoff": f"{_CANCELLING}, {_ERASING}",
+    "reasoning": f"`deed reasoning retract ID --step N --reason TEXT` retracts a step, {_ERASING}",
+    "report": _ERASING,
+    "session": f"`deed session end ID` ends a session, {_RETRACTING}, {_ERASING}",
+    "session dead-end": f"{_RETRACTING}, {_ERASING}",
+    "session finding": f"{_RETRACTING}, {_ERASING}",
+    "session unknown": f"`deed session resolve REF --with TEXT` answers an unknown, {_ERASING}",
+}
 EXPLANATIONS: Final[dict[str, str]] = {
+    f"{path} {word}".lstrip(): _APPEND_ONLY + removal
+    for path, removal in _REMOVALS.items()
+    for word in ("del", "delete", "remove", "rm")
+} | {
     "serve --address": _REACHED,
     "serve --bind": _REACHED,
     "serve --host": _REACHED,
@@ -285,7 +301,7 @@ EXPLANATIONS: Final[dict[str, str]] = {
     "serve stop": "Ctrl-C ends it, or SIGTERM; a second `deed serve` names its process",
     "watch --follow": "it follows anyway: leave --follow out",
 }
-"""Maps a verb with an option or word that it lacks to an explanation, if no command does that."""
+"""Maps a group or verb with an option or word that it lacks to an explanation, if no command does that."""
 
 SPOOLED: Final = "--spool stores only reports that need no answer, such as findings of the session in DEEDBOOK_SESSION"
 """The end of a text about a call that --spool did not store."""

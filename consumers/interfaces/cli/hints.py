@@ -56,6 +56,13 @@ def _with_facts(ctx: click.Context, name: str, args: Sequence[str], lines: Seque
     return lines
 
 
+def explanation(ctx: click.Context, args: Sequence[str]) -> str | None:
+    """Return how it works here what ``args``, which begin with no verb of the group, mean, if no command does that."""
+    path = ctx.command_path.split()[1:]
+    calls = (" ".join([*path, *args[:words]]) for words in (2, 1))
+    return next((guesses.EXPLANATIONS[call] for call in calls if call in guesses.EXPLANATIONS), None)
+
+
 def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
     """Return a call of the group's verb `show` for a word that looks like an id: it has a digit or a dash."""
     return [f"show {quote(name)}"] if _looks_like_id(name) and group.get_command(ctx, "show") is not None else []
@@ -148,9 +155,10 @@ def passphrase_line(arguments: Sequence[str]) -> str:
 def words_hint(error: ExtraWords) -> str | None:
     """Return a hint how to write the surplus words of a call, or None."""
     command, path, words = error.command, error.path, error.words
-    explained = guesses.EXPLANATIONS.get(" ".join([*path.split()[1:], *error.before, *words]))
-    if explained is not None:
-        return explained
+    call = [*path.split()[1:], *error.before, *words]
+    for explained in (" ".join(call), " ".join(call[:-1])):
+        if explained in guesses.EXPLANATIONS:
+            return guesses.EXPLANATIONS[explained]
     options = _options(command)
     is_text = _takes_text(command)
     if (explained := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:

@@ -312,6 +312,8 @@ class LazyGroup(_WithCommon, click.Group):
         if name == "help":  # `deed help handoff` is `deed handoff --help`
             return self.resolve_command(ctx, [*args[1:], "--help"])
         if self.get_command(ctx, name) is None and not name.startswith("-"):
+            if (explained := load("hints:explanation")(ctx, args)) is not None:
+                ctx.fail(f"there is no verb {name!r}: {explained}")
             hints = [f"`deed {line}`" for line in load("hints:verbs_for")(self, ctx, args)]
             if not hints:
                 names = self._nested(ctx, name) or self._near(ctx, name) or load("hints:showing")(self, ctx, name)

@@ -178,7 +178,12 @@ def emit(
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
     ]
     with operations.saying_way_on(app.query_with, name, KIND_OF[type(data[0])] if data else ""):
-        accepted = app.author().emit(*drafts) if drafts else []
+        try:
+            accepted = app.author().emit(*drafts) if drafts else []
+        except Refused as refusal:
+            if refusal.code in ("REVIEWER_REQUIRED", "SELF_APPROVAL") and isinstance(data[0], HandoffContent):
+                load("absent_reviewer:name_reviewers")(app, refusal, data[0])
+            raise
     handoff = app.query("handoffs.why", id=name)
     following = operations.next_on(handoff)
     if any(isinstance(event, HandoffClaimed) for event in data):  # the agent who claims a handoff reads all of it next

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import socket
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from deedbook.consumers.interfaces.cli.commands.harness import (
     lines_of,
     project_of,
 )
+from deedbook.consumers.interfaces.cli.login_name import login_name
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.interfaces.cli.verbs import ListOption
 from deedbook.consumers.interfaces.hooks.harnesses import COMMAND, HARNESSES, Harness
@@ -185,7 +185,7 @@ def _planned(name: str | None, named: Iterable[str], *, asks: bool, yes: bool) -
     found = [harness.name for harness in HARNESSES.values() if harness.is_present()]
     harnesses = [harness for harness in dict.fromkeys(named) if harness != NOBODY]
     if name is None and (asks or yes):
-        default = _login_name()
+        default = login_name()
         name = click.prompt("Your name, to approve work with", default=default, err=True) if asks else default
     if not list(named) and (asks or yes):
         harnesses = _asked_harnesses(found) if asks and found else found
@@ -194,15 +194,6 @@ def _planned(name: str | None, named: Iterable[str], *, asks: bool, yes: bool) -
     if person == ROOT or person in HARNESSES:
         raise Refused("USAGE", f"{person} is the name of {'a key' if person == ROOT else 'an agent'}: choose another")
     return Plan(members | dict.fromkeys(harnesses, _AGENT), harnesses)
-
-
-def _login_name() -> str:
-    """Return this user's login name as the name of an agent; `reviewer` for root and for names with other letters."""
-    try:
-        name = re.sub(r"[^a-z0-9_-]+", "-", getpass.getuser().lower()).strip("-_")
-    except (KeyError, OSError):  # no account with this user id, as in some containers
-        name = ""
-    return name if name and name not in (ROOT, *HARNESSES) else "reviewer"
 
 
 def _asked_harnesses(found: list[str]) -> list[str]:

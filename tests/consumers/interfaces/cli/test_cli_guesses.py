@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
@@ -136,6 +137,14 @@ GUESSES: Final = [
     ("leave", "deed uninstall"),
     ("reset", "deed uninstall"),
     ("agent delete kuro", "deed agent remove"),
+    ("rm 7", "the log is append-only, so nothing is removed from it, but `deed session retract REF --reason TEXT`"),
+    ("session rm s1", "append-only, so nothing is removed from it, but `deed session end ID` ends a session"),
+    ("session delete s1", "`deed session retract REF --reason TEXT` retracts a finding or dead end"),
+    ("session remove s1", "`deed erase SUBJECT --reason TEXT` all that is sealed for a subject"),
+    ("handoff rm h1", "append-only, so nothing is removed from it, but `deed handoff cancel ID --reason TEXT`"),
+    ("handoff delete h1", "`deed redact INDEX --reason TEXT` erases the texts of an entry"),
+    ("finding remove 7", "append-only, so nothing is removed from it, but `deed session retract REF --reason TEXT`"),
+    ("reasoning rm r1", "append-only, so nothing is removed from it, but `deed reasoning retract ID --step N"),
     ("setup claude-code --undo", "deed uninstall"),
     ("ls", "deed handoff list"),
     ("handoff list -n 5", "--limit"),
@@ -511,6 +520,7 @@ def test_hint_does_not_repeat_a_secret(nowhere: Deed) -> None:
 def test_each_guess_names_a_command_that_exists() -> None:
     lines = [line for lines in guesses.VERBS.values() for line in lines]
     lines += [*guesses.OPTIONS_OF_VERB.values(), *guesses.COMMANDS_OF_WORD.values(), *guesses.WITHOUT_ARGUMENT.values()]
+    lines += [line for text in guesses.EXPLANATIONS.values() for line in re.findall("`deed ([^`]+)`", text)]
     for line in lines:
         if line == "receipt INDEX":  # a word after this group need not be a verb
             continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from calling import with_passphrase
 
 from deedbook.consumers.handoffs.composition import split_ids
 from deedbook.consumers.sdk.text import default_id
@@ -75,6 +78,28 @@ def test_default_reviewer_is_written_in_unless_it_is_a_party(alone: Deed) -> Non
     assert made["id"] == default_id("Wähle 东西 aus!")
     assert made["id"].endswith("-wähle-东西-aus")
     alone.refuses("REVIEWER_REQUIRED", "handoff", "create", "--as", "a", "--to", "rita", "--title", "t")
+
+
+def test_absent_reviewer_is_named_or_registered_with_the_printed_command(
+    alone: Deed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "a")
+    for agent in ("a", "b"):
+        alone("agent", "add", agent)
+    call = ("handoff", "create", "h1", "--as", "a", "--to", "b", "--title", "t")
+    for code, more in {"REVIEWER_REQUIRED": (), "SELF_APPROVAL": ("--reviewer", "b")}.items():
+        error = alone.refuses(code, *call, *more)
+        (line,) = error["details"]["next"]
+        assert error["message"].endswith(f"; here nobody else can. Register a person:\n  next: {line}")
+    passphrase, command = line.split(" | ")
+    assert passphrase == "printf '%s' PASSPHRASE"
+    words = shlex.split(command)
+    assert words[:4] == ["deed", "agent", "add", "a-2"]
+    assert words[-2:] == ["--passphrase-fd", "0"]
+    with_passphrase("PASSPHRASE", alone, *words[1:-2])
+    message = alone.refuses("SELF_APPROVAL", *call, "--reviewer", "b")["message"]
+    assert message.endswith("name another reviewer; here that is a-2")
+    alone(*call, "--reviewer", "a-2")
 
 
 def test_text_of_a_handoff_is_read_from_files(alone: Deed, tmp_path: Path) -> None:
