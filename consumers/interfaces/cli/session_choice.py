@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +18,7 @@ from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.cli.app import App
 from deedbook.consumers.interfaces.cli.arguments import id_and
 from deedbook.consumers.interfaces.cli.guesses import TEXT_ARGUMENTS
+from deedbook.consumers.interfaces.cli.output import when
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
@@ -62,7 +63,10 @@ def chosen_session(app: App, session_id: str | None) -> str:
     if meant.session_id is not None:
         return meant.session_id
     if not meant.candidates:
-        raise Refused("NOT_FOUND", f"{agent} has no open session: `deed session start --as {agent}` opens one")
+        last = app.query("sessions.list", author=agent, status="ended", limit=1)["items"]
+        ended = f"\n  {_end_of(app, last[0])}" if last else ""
+        message = f"{agent} has no open session: `deed session start --as {agent}` opens one{ended}"
+        raise Refused("NOT_FOUND", message)
     raise _several(agent, meant)
 
 
@@ -103,22 +107,34 @@ def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accep
         if UUID.fullmatch(name) is None:  # lists on terminals show only the beginning of a UUID
             by_whole_id(row, "session", session_id)
         if name == session_id:
-            raise _with_advice(refusal, name, author.name) from refusal
+            raise _with_advice(app, refusal, row) from refusal
     try:
         return name, emit(name)
     except Refused as refusal:
-        raise _with_advice(refusal, name, author.name) from refusal
+        raise _with_advice(app, refusal, row) from refusal
 
 
-def _with_advice(refusal: Refused, name: str, agent: str) -> Refused:
-    command = f"`deed session start --resumes {quote(name)} --as {agent}`"
+def _with_advice(app: App, refusal: Refused, row: dict[str, Any]) -> Refused:
+    command = f"`deed session start --resumes {quote(row['id'])} --as {app.acting()}`"
     if refusal.code == "NOT_AUTHORIZED" and "allowed" in refusal.details:
         advice = f"only its owner writes to it; {command} starts a session that continues it"
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
-        advice = f"{command} starts a session that continues it"
+        ended = f"\n  {_end_of(app, row)}" if row["status"] == "ended" else ""
+        advice = f"{command} starts a session that continues it{ended}"
     else:
         return refusal
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
+
+
+def _end_of(app: App, row: dict[str, Any]) -> str:
+    """Return a text about the end of a session, which only its owner can end, and the command that shows its report."""
+    try:
+        app.query("reports.show", id=row["id"])
+    except Refused:
+        shows = f"it has no report; `deed session show {quote(row['id'])}` shows what it recorded"
+    else:
+        shows = f"`deed report show {quote(row['id'])}` shows its report"
+    return f"{row['author']} ended {row['id']} at {when(row['ended_ms'])} (entry {row['ended_index']}): {shows}"
 
 
 def _several(agent: str, meant: SessionChoice) -> Refused:

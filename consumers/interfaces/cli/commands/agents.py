@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, get_args
 
 import click
@@ -258,9 +259,12 @@ def remove(app: App, name: str, reason: str) -> None:
 def _left_open(app: App, name: str) -> list[str]:
     """Return warnings about sessions that nobody can end after the removal of their agent, and about its work."""
     warnings = []
-    if sessions := app.query("sessions.list", author=name, status="open", limit=left_open_max)["items"]:
-        ids = ", ".join(row["id"] for row in sessions)
-        warnings.append(f"open sessions of {name}, which nobody can end now: {ids}; another agent can resume them")
+    sessions = app.query("sessions.list", author=name, status="open", limit=left_open_max)
+    if sessions["items"]:
+        ids, first = ", ".join(row["id"] for row in sessions["items"]), sessions["items"][0]["id"]
+        more = f" and {left} more" if (left := sessions["total"] - len(sessions["items"])) else ""
+        resumes = f"`deed session start --resumes {quote(first)} --as NAME` continues one as another agent"
+        warnings.append(f"open sessions of {name}, which nobody can end now: {ids}{more}; {resumes}")
     if handoffs := app.query("handoffs.next", agent=name)["items"][:left_open_max]:
         ids = ", ".join(row["id"] for row in handoffs)
         warnings.append(f"work that waits for {name}: {ids}; `deed handoff why ID` says who can do what")

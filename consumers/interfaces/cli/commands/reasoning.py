@@ -69,7 +69,7 @@ open_named_max: Final = 5
 
 
 def _open_reasonings(options: Options, word: str) -> str | None:
-    """Return the ids of the open reasonings of the acting agent, or of all if nobody acts; None if ``word`` is an id."""
+    """Return the ids of the acting agent's open reasonings (of all if nobody acts), or None if ``word`` is an id."""
     with closing(App(options)) as app:
         if " " not in word and app.query("reasoning.existing", ids=[word])["reasonings"]:
             return None

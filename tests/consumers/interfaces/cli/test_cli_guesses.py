@@ -501,7 +501,8 @@ def test_removal_of_an_agent_names_its_open_sessions_and_work(deed: Deed) -> Non
     deed("session", "start", "left-open", "--task", "x", "--as", "leaver")
     deed("handoff", "create", "for-leaver", "--as", "rita", "--to", "leaver", "--title", "t")
     said = deed.run("agent", "remove", "leaver")
-    assert "warning: open sessions of leaver, which nobody can end now: left-open" in said.err
+    assert "warning: open sessions of leaver, which nobody can end now: left-open; " in said.err
+    assert "`deed session start --resumes left-open --as NAME` continues one as another agent" in said.err
     assert "warning: work that waits for leaver: for-leaver" in said.err
     deed("agent", "add", "nothing-left")
     assert deed.run("agent", "remove", "nothing-left").err == "signed by root\n"
