@@ -59,8 +59,12 @@ def _with_facts(ctx: click.Context, name: str, args: Sequence[str], lines: Seque
 def explanation(ctx: click.Context, args: Sequence[str]) -> str | None:
     """Return how it works here what ``args``, which begin with no verb of the group, mean, if no command does that."""
     path = ctx.command_path.split()[1:]
-    calls = (" ".join([*path, *args[:words]]) for words in (2, 1))
-    return next((guesses.EXPLANATIONS[call] for call in calls if call in guesses.EXPLANATIONS), None)
+    return _explained([*path, *args[:2]], [*path, *args[:1]])
+
+
+def _explained(*calls: Sequence[str]) -> str | None:
+    lines = map(" ".join, calls)
+    return next((guesses.EXPLANATIONS[line] for line in lines if line in guesses.EXPLANATIONS), None)
 
 
 def showing(group: click.Group, ctx: click.Context, name: str) -> list[str]:
@@ -156,13 +160,12 @@ def words_hint(error: ExtraWords) -> str | None:
     """Return a hint how to write the surplus words of a call, or None."""
     command, path, words = error.command, error.path, error.words
     call = [*path.split()[1:], *error.before, *words]
-    for explained in (" ".join(call), " ".join(call[:-1])):
-        if explained in guesses.EXPLANATIONS:
-            return guesses.EXPLANATIONS[explained]
+    if (explained := _explained(call, call[:-1])) is not None:
+        return explained
     options = _options(command)
     is_text = _takes_text(command)
-    if (explained := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:
-        return explained
+    if (meaning := guesses.ARGUMENTS.get(path.partition(" ")[2])) is not None:
+        return meaning
     is_shown = words[0].isdecimal() and f"{path.partition(' ')[2]} N" in guesses.COMMANDS_OF_WORD
     found = [None if is_shown else _option_for(command, word) for word in words]
     option = " ".join(filter(None, found)) if all(found) and (len(words) == 1 or not is_text) else None
