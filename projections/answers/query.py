@@ -51,6 +51,8 @@ _NEWEST: Final = {
     "streams": "last_index",
 }
 _REF: Final = rf"(?:(event|blake3|sha256):)?([0-9a-f]{{{prefix_digits_min},64}})"
+# The types of events that give their thing its title or task.
+_TITLING: Final = "'session.started', 'handoff.created', 'handoff.amended'"
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 T = TypeVar("T")
@@ -227,11 +229,18 @@ class Where:
         self.add_optional(f"{column} >= ?", since)
         self.add_optional(f"{column} < ?", until)
 
-    def of_entries(self, column: str, entries: list[int] | None, family: str = "") -> None:
-        """Add the condition that a column is one of ``entries``; with a family, the id of one of their streams."""
+    def of_entries(self, column: str, entries: list[int] | None, family: str = "", *, titled: str = "") -> None:
+        """Add the condition that a column is one of ``entries``; with a family, the id of one of their streams.
+
+        With ``titled``, a column of stream names, the row also passes if one of the entries gives its stream the title.
+        """
         if entries is None:
             return
         listed = "SELECT CAST(value AS BIGINT) FROM json_each(?)"
+        if titled:
+            streams = f"SELECT e.stream FROM events e WHERE e.type IN ({_TITLING}) AND e.event_index IN ({listed})"  # noqa: S608 - fixed texts
+            self.add(f"({column} IN ({listed}) OR {titled} IN ({streams}))", *[json_list(entries)] * 2)
+            return
         if not family:
             self.add(f"{column} IN ({listed})", json_list(entries))
             return

@@ -30,7 +30,7 @@ class EventFilter(FacetListArguments, frozen=True):
     """The filters of a list of events. The page begins after the index ``after``; ``newest`` puts the newest first.
 
     ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are what
-    these records claim.
+    these records claim. With ``by_title`` an entry that gives a thing its title or task is about all events of it.
     """
 
     kind: str | None = None
@@ -39,6 +39,7 @@ class EventFilter(FacetListArguments, frozen=True):
     corr: str | None = None
     types: Types | None = None
     entries: query.Entries | None = None
+    by_title: bool = False
     newest: bool = False
 
 
@@ -82,7 +83,7 @@ def find_events(context: query.QueryContext, args: EventFilter) -> Page[ListedEv
     """Return events in the order of the log or reversed."""
     listing = replace(LISTING, newest_first=args.newest)
     where = of_types(narrow(query.Where(args, "kind", "stream", "author", "corr"), args), args.types)
-    where.of_entries("e.event_index", args.entries)
+    where.of_entries("e.event_index", args.entries, titled="e.stream" if args.by_title else "")
     skipped = {entry.index: entry.code for entry in list_skipped(context, args).items}
     rows, total, following = query.page_of(context, listing, where, args.after, args.limit)
     items = [ListedEvent(**row, skipped=skipped.get(row["event_index"])) for row in _in_words(context, rows)]

@@ -68,7 +68,8 @@ class ReportList(query.Arguments, frozen=True):
     """The filters of a list; ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
     ``agent`` is the author, or the agent that an imported report claims. ``imported`` selects only reports of other
-    tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report.
+    tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report. The entry that starts a
+    session is about its report.
     """
 
     ai_id: str | None = None
@@ -134,7 +135,7 @@ def list_reports(context: query.QueryContext, args: ReportList) -> ReportPage:
     where.equal("r.author", args.author)
     where.equal(AGENT.format("r"), args.agent)
     where.within("r.happened_ms", args.since, args.until)
-    where.of_entries("r.event_index", args.entries)
+    where.of_entries("r.event_index", args.entries, titled="'session/' || r.session_id")
     _by_origin(where, "r", args.imported)
     if args.task_pattern is not None:
         _keep_matching(context, where, args.task_pattern)

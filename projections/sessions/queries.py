@@ -77,7 +77,8 @@ class StatementList(ListArguments, frozen=True):
     """The filters of a list, newest first. ``agent`` is the author, or the agent that an imported record claims.
 
     ``since`` and ``until`` limit the time of the statement. ``corrected`` selects only statements that were retracted
-    or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force.
+    or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force. The entry that
+    starts a session is about each statement in it.
     """
 
     type: StatementType = "finding"
@@ -159,7 +160,7 @@ def list_statements(context: QueryContext, args: StatementList) -> Page[Statemen
     where = Where()
     where.equal("e.agent", args.agent)
     where.equal("t.topic", args.topic)
-    where.of_entries("t.event_index", args.entries)
+    where.of_entries("t.event_index", args.entries, titled="e.stream")
     if args.corrected:
         corrected = Where()
         corrected.equal("c.kind", kind)

@@ -207,3 +207,20 @@ def test_entries_select_what_they_are_about(read_only, name, kind):
     (entry,) = reader.answer("catalog.find", {"kind": kind, "author": "alice"})["items"]
     assert names(reader, query, column, **filters, entries=[entry["event_index"]]) == expected[:1]
     assert names(reader, query, column, **filters, entries=[]) == []
+
+
+def test_the_entry_that_gives_a_title_is_about_what_was_recorded_under_it(read_only):
+    _, reader = read_only
+
+    def entry(kind):
+        (found,) = reader.answer("catalog.find", {"kind": kind, "author": "alice"})["items"]
+        return [found["event_index"]]
+
+    started = entry("session.started")
+    for name in ("reports", "findings", "unknowns", "dead ends"):
+        query, filters, column, _ = LISTS[name]
+        assert names(reader, query, column, **filters, entries=started) == ["second"]
+    created = entry("handoff.created")
+    both = {"types": ["handoff.created", "finding.logged"], "entries": [*created, *started]}
+    assert names(reader, "catalog.find", "event_index", **both) == created
+    assert names(reader, "catalog.find", "kind", **both, by_title=True) == ["finding.logged", "handoff.created"]

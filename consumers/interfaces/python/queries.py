@@ -244,6 +244,7 @@ class CatalogQueries(QueryFamily):
         corr: str | None = None,
         types: builtins.list[str] | None = None,
         entries: builtins.list[int] | None = None,
+        by_title: bool = False,
         newest: bool = False,
         as_of: int | str | None = None,
     ) -> Pages[ListedEvent]:
@@ -252,7 +253,8 @@ class CatalogQueries(QueryFamily):
         The page begins after the index ``after``; ``newest`` puts the newest first.
 
         ``kind`` and ``author`` are those of the signed entries, also for imported records; ``type`` and ``agent`` are
-        what these records claim.
+        what these records claim. With ``by_title`` an entry that gives a thing its title or task is about all events
+        of it.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``agent``: Only what this agent signed, or what an imported record claims of it. ``type``: Only
@@ -992,7 +994,8 @@ class ReportsQueries(QueryFamily):
         ``task_pattern`` is searched in task, outcome and findings, ignoring case.
 
         ``agent`` is the author, or the agent that an imported report claims. ``imported`` selects only reports of
-        other tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report.
+        other tools, or (false) leaves them out. ``since`` and ``until`` limit the time of the report. The entry that
+        starts a session is about its report.
 
         ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what happened before this time
         (Unix ms). ``entries``: Only those that one of these entries is about. ``task_pattern``: A pattern as RE2
@@ -1323,6 +1326,7 @@ class SessionsQueries(QueryFamily):
 
         ``since`` and ``until`` limit the time of the statement. ``corrected`` selects only statements that were
         retracted or resolved, and ``since`` and ``until`` then limit that time; or (false) only those still in force.
+        The entry that starts a session is about each statement in it.
 
         ``limit``: Rows of a page. ``since``: Only what happened at this time (Unix ms) or later. ``until``: Only what
         happened before this time (Unix ms). ``entries``: Only those that one of these entries is about.

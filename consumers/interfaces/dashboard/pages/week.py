@@ -53,7 +53,7 @@ def _stated(title: str, type_: str, kind: str, **arguments: Any) -> Section:
 _DECISIONS: Final = rows.Source("decisions.list", rows.decision, agent="author")
 _OF_HANDOFFS: Final = ("handoff.created", "handoff.amended", "handoff.completed", "handoff.verified")
 _OF_VERDICTS: Final = ("handoff.approved", "handoff.rejected", "handoff.changes_requested", "handoff.verified")
-_VERDICTS: Final = rows.Source("catalog.find", rows.verdict, {"types": _OF_VERDICTS, "newest": True})
+_VERDICTS: Final = rows.Source("catalog.find", rows.verdict, {"types": _OF_VERDICTS, "newest": True, "by_title": True})
 SECTIONS: Final = {
     "learned": _stated("Learned", "finding", "finding.logged"),
     "failed": _stated("Dead ends", "dead_end", "dead_end.logged"),
@@ -68,6 +68,8 @@ SECTIONS: Final = {
 }
 
 KINDS: Final = sorted({kind for section in SECTIONS.values() for kind in section.kinds})
+SEARCHED: Final = sorted({*KINDS, "session.started", "reasoning.started"})
+"""The kinds that a search considers: rows also show the title or task of their session or reasoning."""
 FIELDS: Final = ("since", "until", "agent", "tag")
 
 
@@ -159,7 +161,7 @@ def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[s
 
     Entries of any time count, too: an unknown that was closed in the period may be older.
     """
-    ask = partial(context.ask, "search.find", text=text, kinds=KINDS, limit=hits_max)
+    ask = partial(context.ask, "search.find", text=text, kinds=SEARCHED, limit=hits_max)
     anywhere, within = ask(), ask(since=filters["since"], until=filters["until"])
     answers = [answer for answer in (anywhere, within) if answer["holds"] == anywhere["holds"]]
     entries = sorted({hit["event_index"] for answer in answers for hit in answer["items"]})
@@ -172,7 +174,7 @@ def _counts(
     """Return the agents and tags of the period with the numbers of their entries, or of the hits if a text is given."""
     arguments = {name: filters[name] for name in FIELDS}
     if found is not None and found["holds"] == "all":
-        return context.ask("search.facets", text=text, kinds=KINDS, **arguments)
+        return context.ask("search.facets", text=text, kinds=SEARCHED, **arguments)
     return context.ask("catalog.facets", types=KINDS, **arguments)
 
 

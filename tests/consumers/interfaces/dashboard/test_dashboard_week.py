@@ -178,6 +178,24 @@ def test_words_keep_what_contains_them(lived: Viewer) -> None:
     assert data["agents"] == []
 
 
+def test_words_of_a_title_keep_what_was_recorded_under_it(lived: Viewer) -> None:
+    log(lived, "s2", session.SessionStarted(task="Count the files"), session.FindingLogged(finding="there are nine"))
+    for text in ("find the leak", "leak"):
+        data = lived.data("/week", text=text)
+        assert set(titles(data, "learned")) == {EVIL, "The pool is never closed"}
+        assert (titles(data, "failed"), titles(data, "closed")) == (["Close it twice"], ["Who closes the pool?"])
+        assert titles(data, "reported") == ["Find the leak"]
+    assert titles(lived.data("/week", text="counting files"), "learned") == ["there are nine"]
+    data = lived.data("/week", text="close pool")
+    assert (titles(data, "done"), titles(data, "judged")) == (["Close the pool"], ["Close the pool"])
+    step = reasoning.Step(step_number=1, type="observation", content="seen", confidence=0.5)
+    lived.ledger.emit("bob", "reasoning/r1", reasoning.ReasoningExtended(steps=[step]))
+    lived.ledger.emit("bob", "reasoning/r1", reasoning.ReasoningConcluded(conclusion="It is the cache"))
+    assert titles(lived.data("/week", text="why a leak"), "concluded") == ["Why a leak?"]
+    for text in ("find the leak", "counting files", "close pool"):  # as the search finds them
+        assert lived.data("/search", text=text)["total"] > 0
+
+
 def test_one_kind_has_pages_and_a_tag_selects_by_topic(lived: Viewer) -> None:
     log(lived, "s1", *(session.FindingLogged(finding=f"finding {n}", topic="many") for n in range(60)))
     overview = lived.data("/week")
