@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -173,14 +174,14 @@ class Dashboard:
         body: bytes = b"",
     ) -> Response:
         if (session := self._session(request)) is None:
-            return self._closed(request, "")
+            return self._closed(request, "", form=self._unsigned(request, body))
         context = None
         try:
             account = account_of(self.ledger, session.name)
             if account.key not in (session.key, None):
                 session.end(f"The ledger no longer accepts the key that {session.name} had when this login began.")
             if session.ended:
-                return self._closed(request, session.ended, session.name, self._note(request, body))
+                return self._closed(request, session.ended, session.name, self._unsigned(request, body))
             context = self._context(request, session, account, route)
             return self._respond(request, route, context, show(context))
         except DeedbookError as refused:
@@ -257,20 +258,26 @@ class Dashboard:
             self._checkpoint = context.head, checkpoint(context)
         return self._checkpoint[1]
 
-    def _closed(self, request: Request, why: str, name: str = "NAME", note: str = "") -> Response:
-        """Return the page for a browser that is not logged in: why, and how its person gets a link for ``name``."""
+    def _closed(
+        self, request: Request, why: str, name: str = "NAME", form: Mapping[str, str] = MappingProxyType({})
+    ) -> Response:
+        """Return the page for a browser that is not logged in: why, and how its person gets a link for ``name``.
+
+        It has the note of the ``form`` that was sent, and leads back to the page of that form.
+        """
         command = f"deed dashboard --link --as {name}" if name else "deed dashboard"
         if request.scope.get("is_json"):
             message = f"this browser is not logged in: open a link that `{command}` prints, then try again"
             return _json(error_document(Refused("NOT_AUTHORIZED", message, why=why)), 401)
-        data = {"why": why, "command": command, "note": note}
+        back = f"/?{form['queue']}" if form.get("queue") else request.url.path.removesuffix("/decide")
+        data = {"why": why, "command": command, "note": form.get("note", ""), "back": own_path(back) if form else "/"}
         return self._rendered(request, "closed", None, Page("closed.html", "Not logged in", data, 401))
 
-    def _note(self, request: Request, body: bytes) -> str:
-        """Return the note of a form whose session ended before it was sent, so that its author can keep it."""
+    def _unsigned(self, request: Request, body: bytes) -> Mapping[str, str]:
+        """Return a form whose session ended before it was sent, so that its author can keep the note."""
         with contextlib.suppress(Refused):
-            return _form(self.guard, request, body).get("note", "") if body else ""
-        return ""
+            return _form(self.guard, request, body) if body else {}
+        return {}
 
     def _away_cookie(self, name: str) -> str:
         return f"deedbook_left_{self.ledger.client.ledger[:12]}_{name}"

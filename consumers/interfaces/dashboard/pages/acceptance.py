@@ -40,13 +40,13 @@ _VERB: Final = "verify"
 _CLAIMS: Final = ("id", "title", "from", "to", "claimed_status", "claimed_author", "claimed_at", "source", "version")
 
 
-def acceptance(context: PageContext, problem: dict[str, Any] | None = None, status: int = 200) -> Page:
+def acceptance(context: PageContext, problem: dict[str, Any] | None = None, status: int = 200, note: str = "") -> Page:
     """Return ``{"items", "left_out", "total", "next", "query", "is_picked", "problem", "outcome_of", …}``.
 
     ``items`` are the handoffs to read: their claims, ``sections``, and the hidden field ``packed``. ``left_out`` are
     those that this page does not offer, with the reason. The address names the handoffs (``pick-…``: ``is_picked``),
     the imported ones of the queue that pass its filters (``imported=1``), or those that claim to be over (``over=1``).
-    ``select=none`` selects none of them at first, for a person who accepts few.
+    ``select=none`` selects none of them at first, for a person who accepts few. ``note`` is that of a refused form.
     """
     names, total, following = _selected(context)
     items: list[dict[str, Any]] = []
@@ -63,6 +63,7 @@ def acceptance(context: PageContext, problem: dict[str, Any] | None = None, stat
         "query": query,
         "is_picked": any(name.startswith(_PICK) for name in query),
         "problem": problem,
+        "note": note,
         "outcome_of": None,
         "needs_passphrase": not context.session.signer.left_s,
     }
@@ -112,20 +113,23 @@ def _item(context: PageContext, name: str) -> tuple[dict[str, Any], str]:
 def accepted(context: PageContext, form: Mapping[str, str]) -> Page:
     """Sign each selected acceptance; say which were signed, and which were not and why.
 
-    Raises Refused: ``USAGE`` if none or too many are selected; ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for a form that
-    this session was not shown.
+    A form that another session was shown comes again with its note. Raises Refused: ``USAGE`` if none or too many are
+    selected; ``INVALID_FORMAT`` for a form that no page of ours has.
     """
     check_may_sign(context)
     packed = [dict(parse_qsl(value, keep_blank_values=True)) for name, value in form.items() if name.startswith(_ITEM)]
     if not 0 < len(packed) <= accepted_max:
         raise Refused("USAGE", f"select 1 to {accepted_max} handoffs, not {len(packed)}")
-    chosen = [_decision(context, fields | {"note": form.get("note", "")}) for fields in packed]
+    note = form.get("note", "")
+    chosen = [_decision(fields | {"note": note}) for fields in packed]
     try:
+        for decision in chosen:
+            context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
         author = author_of(context, form)
     except DeedbookError as error:
         ids = {f"{_PICK}{at}": fields["id"] for at, fields in enumerate(packed)}
         problem = {"code": error.code, "message": error.message, "changes": [], "events": []}
-        return acceptance(msgspec.structs.replace(context, query=ids), problem, status_of(error))
+        return acceptance(msgspec.structs.replace(context, query=ids), problem, status_of(error), note)
     signed: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     for fields, decision in zip(packed, chosen, strict=True):
@@ -139,10 +143,9 @@ def accepted(context: PageContext, form: Mapping[str, str]) -> Page:
     return page._replace(data=data, status=409 if failed else 200, path=PATH)
 
 
-def _decision(context: PageContext, fields: Mapping[str, str]) -> decisions.Decision:
-    """Return the acceptance that hidden fields describe, if this session was shown it."""
+def _decision(fields: Mapping[str, str]) -> decisions.Decision:
+    """Return the acceptance that hidden fields describe."""
     decision = decisions.decision_in(fields, f"handoff/{fields.get('id', '')}")
-    context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
     if decision.verb != _VERB:
         raise Refused("INVALID_FORMAT", "this page only accepts results: reload it")
     return decision

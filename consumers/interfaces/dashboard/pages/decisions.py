@@ -167,14 +167,15 @@ def decided(
 
     A form in the queue leads to the next item there; ``queue`` shows it again, any other form ``show``.
 
-    Raises Refused: ``NOT_AUTHORIZED``, ``INVALID_FORMAT`` for a form that this session was not shown.
+    A form that another session was shown comes again, too: its author may have logged in anew since they loaded it.
+    Raises Refused: ``NOT_AUTHORIZED`` if nobody may decide here, ``INVALID_FORMAT`` for a form that no page has.
     """
     check_may_sign(context)
     name = context.params["id"]
     decision = decisions.decision_in(form, f"{kind}/{name}")
-    context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
     opened = dict(parse_qsl(form["queue"])) if "queue" in form else None
     try:
+        context.session.demand({"csrf": decision.token}, *decision.displayed.token_parts(decision.word))
         args = decisions.arguments_of(decision, context.now_ms)
         index = sign(context, author_of(context, form), decision, args)
     except DeedbookError as error:

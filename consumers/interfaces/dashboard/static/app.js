@@ -71,6 +71,31 @@ function follow(channel) {
   return new Promise(() => {});
 }
 
+// A typed note stays in this browser until it is signed, so that it survives the end of a login. It is only text: its
+// author presses the button again. Each person has their own, and a note that is on the page already counts more.
+const me = document.querySelector(".top .me")?.textContent, notes = "form.decide textarea[name=note]";
+function draftOf(note) { return "note " + me + " " + note.form.getAttribute("action"); }
+function keepDraft(note) { if (note.value) localStorage.setItem(draftOf(note), note.value); else localStorage.removeItem(draftOf(note)); }
+function restoreDrafts() {
+  for (const note of document.querySelectorAll(notes)) {
+    const draft = !note.value && localStorage.getItem(draftOf(note));
+    if (draft) { note.value = draft; note.form.querySelector(".kept").hidden = false; }
+  }
+}
+if (me && document.querySelector(".notice.ok")) {  // the note that was sent last is signed
+  localStorage.removeItem(sessionStorage.getItem("sent"));
+  sessionStorage.removeItem("sent");
+}
+restoreDrafts();
+document.addEventListener("input", ({ target }) => { if (target.matches(notes)) keepDraft(target); });
+document.addEventListener("submit", ({ target }) => {
+  if (target.getAttribute("action") === "/logout") for (const name of Object.keys(localStorage)) if (name.startsWith("note ")) localStorage.removeItem(name);
+  const note = target.querySelector("textarea[name=note]");
+  if (!note || !target.matches("form.decide")) return;
+  keepDraft(note);
+  sessionStorage.setItem("sent", draftOf(note));
+});
+
 // A row of the queue opens in its place: the page that its link leads to is fetched, and only the queue is replaced.
 let shownAddress = location.pathname + location.search;
 function openRow(address, isNew) {
@@ -88,6 +113,7 @@ function openRow(address, isNew) {
     for (const pick of document.querySelectorAll(".pick")) pick.checked = picked.has(pick.value);
     if (isNew) history.pushState(null, "", address);
     shownAddress = url.pathname + url.search;
+    restoreDrafts();
     pending.delete("queue");
     const row = document.getElementById(name);
     row?.focus({ preventScroll: true });
@@ -100,8 +126,6 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest(".queue [data-row]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  const note = document.querySelector("#queue textarea");
-  if (note && note.value !== note.defaultValue && !confirm("Leave this row? Your note is not saved.")) return;
   openRow(link.href, true);
 });
 addEventListener("popstate", () => { if (location.pathname + location.search !== shownAddress) openRow(location.href, false); });

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import LIGHT, NARROW, PHONE, WIDE, Browser, Keys, Look, let_in, static_page
+from forked_deed import run_deed
 from story_pages import HUMAN, PASSPHRASE, live_copy
 
 from deedbook.consumers.auditor.verify import verify_log
@@ -149,6 +150,35 @@ def test_no_single_key_decides_anything_even_while_the_key_is_unlocked(story: Le
     browser.until_shown("Signed as entry")
     browser.driver.find_element("css selector", "form.key button").click()
     browser.until_shown("key locked", "header")
+
+
+def test_typed_note_survives_the_end_of_the_login_and_is_gone_after_it_was_signed(
+    story: Ledger, browser: Browser
+) -> None:
+    size, note = story.client.head().size, "I read it twice, 两遍"
+    path, field = "/h/tiles-http", "document.querySelector('.decide textarea').value"
+    browser.open(browser.url + path)
+    browser.evaluate("document.querySelector('.decide').closest('details')?.setAttribute('open', '')")
+    browser.driver.find_element("css selector", ".decide textarea").send_keys(note)
+    browser.driver.delete_all_cookies()
+    browser.driver.find_element("css selector", ".decide button[value^=log]").click()
+    browser.until_shown("This browser is not logged in", "h1")
+    assert browser.evaluate("document.querySelector('textarea').value") == note
+    assert note not in browser.evaluate("location.href")
+    answer = run_deed("--home", str(story.settings.home), "--json", "dashboard", "--link", timeout=60)
+    browser.open(json.loads(answer.stdout)["data"]["link"])
+    browser.open(browser.url + path)
+    assert (browser.evaluate(field), story.client.head().size) == (note, size)
+    assert "nothing was signed" in browser.evaluate("document.querySelector('.kept:not([hidden])').textContent")
+    browser.evaluate("document.querySelector('.decide').closest('details')?.setAttribute('open', '')")
+    browser.driver.find_element("css selector", ".decide [name=passphrase]").send_keys(PASSPHRASE)
+    browser.driver.find_element("css selector", ".decide button[value^=log]").click()
+    browser.until_shown("Signed as entry", ".notice.ok")
+    assert last(story, "tiles-http").data.text == note
+    browser.open(browser.url + path)
+    kept = browser.evaluate(f"Object.keys(localStorage).filter((name) => name.includes('{path}'))")
+    assert (browser.evaluate(field), kept) == ("", [])
+    assert [one for one in browser.problems() if "401 (Unauthorized)" not in one] == []
 
 
 def test_handoff_is_approved_without_scripts(story: Ledger, browser: Browser) -> None:

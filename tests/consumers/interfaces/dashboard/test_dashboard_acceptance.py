@@ -124,6 +124,16 @@ def test_one_that_changed_meanwhile_is_not_signed_and_the_others_are(rita: Viewe
     assert rita.ledger.head()[0] == size
 
 
+def test_form_from_before_a_new_login_comes_again_with_its_note_and_signs_nothing(rita: Viewer) -> None:
+    form = form_of(rita, "a", "b") | {"note": "read <b>both</b>"}
+    size = rita.ledger.head()[0]
+    rita.enter()
+    answer = rita.post("/accept", **form)
+    assert (answer.status_code, rita.ledger.head()[0]) == (403, size)
+    assert ">read &lt;b&gt;both&lt;/b&gt;</textarea>" in answer.text
+    assert rita.post("/accept", **form_of(rita, "a", "b"), passphrase=PASSPHRASE).status_code == 200
+
+
 def test_a_token_of_another_handoff_result_or_session_signs_none_of_them(rita: Viewer) -> None:
     form = form_of(rita, "a", "b")
     first, second = (form[name] for name in ("item-1", "item-2"))

@@ -232,6 +232,37 @@ def test_expired_login_says_so_with_the_command_and_keeps_the_note(rita: Viewer)
     assert rita.ledger.handoff("x").status == "pending"
 
 
+@pytest.mark.parametrize(("queue", "back"), [({}, "/h/x"), ({"queue": "open=x&action=approve"}, "/?open=x")])
+def test_note_of_a_browser_that_lost_its_login_is_on_the_answer_which_leads_back_to_the_form(
+    rita: Viewer, queue: dict[str, str], back: str
+) -> None:
+    form = form_of(rita, "approve", note="I read it <b>twice</b>") | queue
+    rita.client.cookies.clear()  # it expired, or a restarted server knows it no more
+    page = rita.post("/h/x/decide", **form, passphrase=PASSPHRASE)
+    refused(page, 401, ">I read it &lt;b&gt;twice&lt;/b&gt;</textarea>")
+    assert f'<a href="{back}' in page.text
+    assert (PASSPHRASE in page.text, "location" in page.headers) == (False, False)
+    for foreign in ({"origin": "http://127.0.0.1:9"}, {}):
+        assert "twice" not in rita.post("/h/x/decide", foreign, **form).text
+    evil = rita.post("/h/x/decide", **form | {"queue": '"><script>alert(1)</script>'}).text
+    assert "<script>alert" not in evil
+    assert rita.ledger.handoff("x").status == "pending"
+
+
+@pytest.mark.parametrize("queue", [{}, {"queue": "open=x"}])
+def test_form_from_before_a_new_login_comes_again_with_its_note_and_signs_nothing(
+    rita: Viewer, queue: dict[str, str]
+) -> None:
+    form = form_of(rita, "approve", note="I read it twice") | queue
+    rita.client.cookies.clear()
+    rita.enter()
+    page = rita.post("/h/x/decide", **form, passphrase=PASSPHRASE)
+    refused(page, 403, "does not belong to a page")
+    assert (">I read it twice</textarea>" in page.text, PASSPHRASE in page.text) == (True, False)
+    assert rita.ledger.handoff("x").status == "pending"
+    assert rita.post("/h/x/decide", **form_of(rita, "approve"), passphrase=PASSPHRASE).status_code == 303
+
+
 @pytest.mark.parametrize("change", ["removed", "revoked", "rotated"])
 def test_login_ends_with_the_key_of_its_human_while_the_other_goes_on(rita: Viewer, ruth: Viewer, change: str) -> None:
     unlock(rita, PASSPHRASE)
