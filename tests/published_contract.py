@@ -1,14 +1,14 @@
-"""The published contract, generated: the files of ``proto/`` about types, codes, limits and addresses.
+"""Generates the published contract: the files of ``proto/`` about types, codes, limits and addresses.
 
-Two modules of the Python interface (``python_queries``) are written and compared with it.
+It also generates two modules of the Python interface (``python_queries``).
 
 ``generate`` is pure and deterministic: the same code gives the same bytes in every process. ``make contract`` writes
-them and ``make check`` compares them (``--check``), so the published files cannot drift from the types that the gate
-decodes with. Kept rules: every file is self-contained (a schema refers to nothing outside itself, ids are URNs without
-a host); a published kind never changes, so a changed schema in a diff is a mistake.
+the files and ``make check`` compares them (``--check``), so they always match the types by which the gate decodes. Each
+file is self-contained: a schema refers to nothing outside itself, and ids are URNs without a host. A published kind
+never changes, so a changed schema of a kind in a diff is a mistake.
 
-Left out: ``README.md`` is prose, ``examples/`` and ``rules/`` are written by hand, and ``vectors/`` are frozen, because
-a vector that is generated proves only that the generator agrees with itself.
+Not generated: ``README.md``, ``examples/`` and ``rules/`` are written by hand. ``vectors/`` are frozen, because a
+generated vector proves only that the generator agrees with itself.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ HAND_WRITTEN: Final = ("README.md", "cases/", "examples/", "rules/", "vectors/")
 
 _REF_TEMPLATE: Final = "#/$defs/{name}"
 
-# name -> unit and meaning. The limits of one process's own work (queues, map size, waits at start) do not concern a
-# peer and are not published.
+# Each limit by its name, with its unit and meaning. Limits on a process's own work (queues, map size, waits at start)
+# do not concern other programs and are not published.
 _FORMAT_LIMITS: Final = {
     "entry_size_max_bytes": ("bytes", "An entry as it is stored."),
     "json_depth_max": ("levels", "Nesting of objects and arrays in a body."),
@@ -81,7 +81,7 @@ _NODE_LIMITS: Final = {
 
 
 def generate() -> dict[str, bytes]:
-    """Return the generated files: path below ``proto/`` to content."""
+    """Return the content of each generated file by its path below ``proto/``."""
     files: dict[str, Any] = {
         "asyncapi.json": document(),
         "erasure.json": erasure(),
@@ -101,7 +101,7 @@ def generate() -> dict[str, bytes]:
 
 
 def erasure() -> dict[str, Any]:
-    """Return the kinds whose bodies may be erased, and the fields with texts by the types of the schemas."""
+    """Return the kinds whose bodies may be erased, and for each type in the schemas its fields with texts."""
     types = {kind.data for kind in KINDS.values()} | {part for kind in MAPPED for part in mapped_types(kind)}
     parts = {part.__name__: part for kind in types for part in types_in(kind)}
     return {
@@ -114,7 +114,7 @@ def erasure() -> dict[str, Any]:
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write the generated files, and remove schemas of kinds that are no more."""
+    """Write the generated files, and remove the schemas of kinds that no longer exist."""
     generated = generate()
     for path, content in generated.items():
         target = folder / path
@@ -126,7 +126,7 @@ def write(folder: Path = FOLDER) -> None:
 
 
 def drift(folder: Path = FOLDER) -> list[str]:
-    """Return the differences of ``folder`` from the code, one line for each file; empty without differences."""
+    """Return one line for each file in ``folder`` that differs from the code; empty if none differs."""
     generated = generate()
     lines = []
     for path, content in generated.items():
@@ -155,9 +155,9 @@ def kind_schema(kind: str) -> dict[str, Any]:
 
 
 def _mapped_definitions(record: dict[str, Any]) -> dict[str, Any]:
-    """Give ``mapped`` and ``claims`` of an imported record the types of its ``mapped_kind``; return those."""
+    """Give ``mapped`` and ``claims`` of an imported record types that depend on ``mapped_kind``; return these types."""
     nothing = {"type": "object", "maxProperties": 0}
-    # Absent or null: then it is unmapped, and has no claims.
+    # If mapped_kind is absent or null, the record is unmapped and has no claims.
     cases: list[tuple[Any, Any, Any]] = [({"type": "null"}, nothing, nothing)]
     for kind, types in ((kind, mapped_types(kind)) for kind in MAPPED):
         mapped, claims = ({"$ref": _REF_TEMPLATE.format(name=data.__name__)} for data in types)
@@ -185,7 +185,7 @@ def envelope_schema() -> dict[str, Any]:
 
 
 def errors() -> dict[str, Any]:
-    """Return every code that an answer may have, with the exit code of the command line."""
+    """Return every error code that an answer may have, with the exit code of the command line."""
     return {
         "description": "Error codes. A code is stable: it is never renamed and never changes its meaning.",
         "exit_codes": {exit_code.name: exit_code.value for exit_code in Exit},
@@ -202,7 +202,7 @@ def errors() -> dict[str, Any]:
 
 
 def published_limits() -> dict[str, Any]:
-    """Return the limits that a peer meets: those of the format, and the defaults of a node."""
+    """Return the limits that other programs must know: those of the format, and the defaults of a node."""
     return {
         "description": "Limits. Those of the format decide whether an event is valid and never change within it.",
         "format": _limits_of(_FORMAT_LIMITS),
@@ -227,7 +227,7 @@ def _encode(value: Any) -> bytes:
 
 
 def _lines(value: Any, levels: int) -> str:
-    """Return a large document with a line for each member of its outer levels: half as long as if indented."""
+    """Return a document with one line for each member of its outer ``levels``: half as long as if indented."""
     if levels == 0 or not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     members = ",\n".join(f"{json.dumps(name)}:{_lines(member, levels - 1)}" for name, member in value.items())
@@ -277,7 +277,7 @@ def _integer_keys(info: inspect.Type) -> Iterator[tuple[str, str, inspect.IntTyp
         case inspect.UnionType():
             for member in info.types:
                 yield from _integer_keys(_bare(member))
-        case _:  # any other type of msgspec's: it contains no other types
+        case _:  # any other type of msgspec, which contains no types
             return
 
 

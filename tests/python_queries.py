@@ -1,4 +1,4 @@
-"""Generates modules of the Python interface: queries as methods with typed arguments and answers, kinds as a type."""
+"""Generates two modules of the Python interface: queries as typed methods, and the names of kinds as a type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deedbook.projections.answers.query import Arguments, Query
 from deedbook.projections.views.registry import QUERIES
 
 CONSUMERS: Final = Path(__file__).parent.parent / "consumers"
-# ``ledger.reasoning(id)`` is one reasoning.
+# The queries about reasoning need another name, because ``ledger.reasoning(id)`` returns one reasoning.
 ATTRIBUTES: Final = {"reasoning": "reasonings"}
 DOCSTRING_WIDTH: Final = 110
 
@@ -38,7 +38,7 @@ with the same arguments and answers, but a type checker does not know them (``fa
 
 
 class Module:
-    """The module, and the imports that its text needs so far."""
+    """A module that is being generated, with the imports that its text needs so far."""
 
     def __init__(self) -> None:
         self.imports: dict[str, set[str]] = {}
@@ -137,7 +137,7 @@ if TYPE_CHECKING:
         return title
 
     def _spelled(self, annotation: Any) -> str:
-        """Return a type as source, and note its imports."""
+        """Return a type as source, and add the imports that it needs."""
         origin, args = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return self._spelled(args[0])
@@ -157,7 +157,7 @@ if TYPE_CHECKING:
 
 
 def attribute_of(family: str) -> str:
-    """Return the name of a family's queries at a ledger."""
+    """Return the attribute of a ledger that has the queries of a family."""
     return ATTRIBUTES.get(family, family)
 
 
@@ -181,7 +181,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     return "" if field.required else f" = {field.default!r}"
 
 
-# The docstring of a list's arguments begins so; the method says it already.
+# The beginning of the docstring of a list's arguments, which is left out: the method's docstring says it already.
 _OF_A_LIST: Final = re.compile(r"\AThe filters of a list(?: of events)?(?:, newest first)?[.:;]\s*")
 
 
@@ -238,7 +238,7 @@ KindName: TypeAlias = OwnKind | Literal[{names}]
 
 
 def python_modules() -> dict[Path, str]:
-    """Return the generated modules: path to text."""
+    """Return the text of each generated module by its path."""
     return {
         CONSUMERS / "interfaces" / "python" / "queries.py": Module().text(),
         CONSUMERS / "sdk" / "kind_names.py": kind_names(),

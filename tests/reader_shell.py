@@ -1,16 +1,16 @@
 """A reader of the documentation, who types every command of a page into a shell and compares the answers.
 
 The reader begins in an empty folder. A comment on the page, "the tests run this page after FILE", names the page that
-the reader has read before. The blocks run one after the other:
+the reader has read before. The reader handles the blocks in order:
 
-- ```` ```console ````: after ``$`` a command. The lines below it are what it prints, without the differences between
-  two runs (``console_blocks.normalized``); a line ``...`` stands for any lines. A command without such lines only has
-  to succeed. A refusal on the page begins with its code, and the command must end with the exit code of it.
+- ```` ```console ````: each command is after ``$``. The lines below it must be what it prints, apart from values that
+  differ between runs (``console_blocks.normalized``); a line ``...`` stands for any lines. A command without such lines
+  only has to succeed. A refusal on the page begins with its code, and the command must end with that code's exit code.
 - A block with ``title="NAME"``, or a program whose first line is ``# NAME``, is a file that the reader writes.
-- Other blocks are read.
+- Other blocks do nothing.
 
 A plain ``deed`` command runs in this process, everything else in bash. A command that ends in ``&`` runs until the page
-ends. With ``DEEDBOOK_TRANSCRIPTS=write`` other answers are written into the page: read them before you commit them.
+ends. With ``DEEDBOOK_TRANSCRIPTS=write``, answers that differ are written into the page: read them before you commit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A command, its answers on the page and now, and whether they are equal in all invariant parts."""
+    """A command, its answer on the page and in this run, and whether both are equal in all invariant parts."""
 
     command: str
     expected: str
@@ -61,14 +61,14 @@ class Compared(NamedTuple):
     is_equal: bool
 
     def text(self) -> str:
-        """Return the command with the answer of this run; lines that the page omits stay omitted."""
+        """Return the command with its answer in this run; an answer that the page omits or shortens stays so."""
         is_kept = not self.expected or (self.is_equal and "\n...\n" in f"\n{self.expected}\n")
         answer = self.expected if is_kept else self.answer
         return f"$ {self.command}" + (f"\n{answer}" if answer else "")
 
 
 class ReaderShell:
-    """A shell in an empty folder, for a user who has nothing else."""
+    """A shell in an empty folder, in the home of a new user."""
 
     def __init__(self, folder: Path) -> None:
         self._home = folder / "home"
@@ -100,7 +100,7 @@ class ReaderShell:
         before = _BEFORE.search(text)
         for block in blocks((ROOT / before[1]).read_text("utf-8")) if before else ():
             for command, _ in commands_of(block.content) if block.language == "console" else ():
-                self.run(command)  # the test of that page compares the answer
+                self.run(command)  # that page's own test compares the answers
         replaced: list[list[Compared]] = []
         for block in blocks(text):
             if block.name:
@@ -125,7 +125,7 @@ class ReaderShell:
         return Compared(command, expected, self._there(answer.text).rstrip("\n"), equal)
 
     def run(self, command: str) -> Answer:
-        """Run a command as this shell does."""
+        """Run a command as the user's shell would, and return its answer."""
         command = self._here(command)
         if assigned := _VARIABLE.fullmatch(command):
             name, value = assigned.groups()
@@ -181,7 +181,7 @@ class ReaderShell:
         return kept | self._variables | {"PATH": f"{self._installed}{os.pathsep}{self._variables['PATH']}"}
 
     def _here(self, text: str) -> str:
-        """Return a text of a page with the folder and the ports of this test."""
+        """Return a text of a page with its folder and ports replaced by those of this test."""
         for port, free in self._ports.items():
             text = re.sub(rf"\b{port}\b", free, text)
         return text.replace(HOME_ON_PAGES, str(self._home))
@@ -197,7 +197,7 @@ class ReaderShell:
 
 
 def _with_answers(text: str, answers: list[list[Compared]]) -> str:
-    """Return a page with the answers of this run in its console blocks, so that its numbers and hashes agree."""
+    """Return a page with the answers of this run in its console blocks: all come from one run, so hashes agree."""
     left = iter(answers)
 
     def put(match: re.Match[str]) -> str:

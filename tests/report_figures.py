@@ -1,7 +1,7 @@
-"""The measurements of reports: tokens of a resume against the whole history, and questions answered by look-up.
+"""Measures reports: the tokens of a resume against those of the whole history, and the questions that it answers.
 
-A question is answered by look-up: the program takes the entry of the resume that shares most words with the question.
-Either the answer is in that entry, or the question stays open. Nothing is understood or rephrased.
+The program answers a question by look-up: it takes the entry of the resume that shares most words with the question.
+If the answer is in that entry, word for word, the question counts as answered.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Figures(NamedTuple):
 
     @property
     def saved(self) -> float:
-        """How much less the resume costs than the history."""
+        """The share of the history's tokens that the resume saves."""
         return 1 - self.tokens / self.history
 
 
@@ -68,17 +68,17 @@ class Recorder:
         return resume(self.answer, self.client.get_blob, session_id=case.id, detail_level=level)
 
     def figures(self, case: Case, level: str, resumed: dict[str, Any] | None = None) -> Figures:
-        """Measure the resume of a session; ``resumed`` is one that was made before."""
+        """Measure the resume of a session, which is ``resumed`` or is made now."""
         resumed = resumed or self.resume(case, level)
         entries = list(entries_of(resumed))
-        # A summary has no tools, by definition.
+        # A summary leaves out tools by definition.
         questions = [one for one in case.questions if level != "summary" or one.about != "tool"]
         open_ = [one for one in questions if not is_answered(one, entries)]
         asked = len(questions)
         return Figures(case, self.history(case), count_tokens(printed(resumed)), asked, asked - len(open_), open_)
 
     def history(self, case: Case) -> int:
-        """Return the tokens of all records of the session's author, as the signed bodies."""
+        """Return the tokens of the signed bodies of a session's events, except reports."""
         total = start = 0
         while True:
             page = self.client.entries(start, stream=f"session/{case.id}")
@@ -91,7 +91,7 @@ class Recorder:
 
 
 def entries_of(resumed: dict[str, Any]) -> Iterator[str]:
-    """Yield the readable units: each item of a list with the name of the list, each text, the deltas."""
+    """Yield the entries of a resume as texts: each item of a list with the list's name, and each other value."""
     for holder in [*resumed["sessions"], {"dead_ends": resumed["dead_ends"]}]:
         for key, value in holder.items():
             name = key.replace("_", " ")
@@ -102,7 +102,7 @@ def entries_of(resumed: dict[str, Any]) -> Iterator[str]:
 
 
 def said(value: dict[str, Any]) -> str:
-    """Return the texts and numbers of an entry, one after the other."""
+    """Return the texts and numbers of an entry, joined into one text."""
     return " ".join(part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in value.values())
 
 

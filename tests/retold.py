@@ -1,8 +1,8 @@
-"""Work that was done twice and described in other words, in two languages; and work that is unrelated to any other.
+"""Accounts of work that was done twice, in different words and two languages, and of work that was done only once.
 
-Each account is ``(task, outcome, findings)``. The author of the second account of a pair never saw the first. They
-share only unique names (a file, a tool). Those of ``ALONE`` share the words of their trade with others ("slow", "test",
-"cache", 测试, 配置), and no piece of work.
+Each account is ``(task, outcome, findings)``. The author of the second account of a pair never saw the first; the two
+share only unique names, such as a file or a tool. The accounts in ``ALONE`` share common words with others ("slow",
+"test", "cache", 测试, 配置), but describe other work.
 """
 
 from __future__ import annotations

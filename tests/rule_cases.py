@@ -1,4 +1,4 @@
-"""The cases of ``proto/cases``, as ``proto/cases/README.md`` describes them: read, expanded, and played event by event.
+"""Reads, expands and plays the cases of ``proto/cases``, in the notation of ``proto/cases/README.md``.
 
 A ``Runner`` is one implementation of the rules. ``play`` plays a case on it and returns the outcome.
 """
@@ -39,7 +39,7 @@ _WORD: Final = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|\{(?:[^{}]|\{[^{}]*\})*\}|\[[
 
 
 class Case(NamedTuple):
-    """One case: the lines that are accepted, the line to decide, and the outcome."""
+    """A case: the lines that are accepted first, the line to decide, and the expected outcome."""
 
     family: str
     name: str
@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The code of a refusal, or an empty text; the state of the stream before and after."""
+    """The code of the refusal (empty if accepted), and the state of the stream before and after the event."""
 
     code: str
     before: str | None = None
@@ -86,7 +86,7 @@ class Runner(Protocol):
         """Append an event; return its id. Raises Refused."""
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
 
     def size(self) -> int:
         """Return the number of entries."""
@@ -113,7 +113,7 @@ class SignedRunner:
         return self.actors.submit(self.actors.sign(written.author, draft, key=self.actors.keys[name]))[0].id
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.actors.clock.advance(seconds)
 
     def state_of(self, stream: str, state: Any) -> str:
@@ -122,7 +122,7 @@ class SignedRunner:
 
 
 def state_at(family: str, state: Any, now_ms: int) -> str:
-    """Return the state of a stream that the rules see at a time."""
+    """Return the name of a stream's state, as the rules see it at a time."""
     if state is None or family not in MACHINES:
         return "none"
     return MACHINES[family].state_name(state, fact("nobody", HandoffClaimed(), at_s=(now_ms - GIVEN_MS) / 1000))
@@ -135,7 +135,7 @@ def families() -> list[str]:
 
 @cache
 def cast() -> dict[str, Any]:
-    """Return the agents, and the data that a line need not repeat."""
+    """Return the agents of all cases, and the default data of events."""
     return tomllib.loads((PROTO / "cases" / "cast.toml").read_text("utf-8"))
 
 
@@ -151,7 +151,7 @@ def _file(family: str) -> dict[str, Any]:
 
 
 def lines_of(family: str, *lines: str) -> tuple[str, ...]:
-    """Return these lines, in which the name of a story is replaced by its lines."""
+    """Return these lines, with each name of a story replaced by the lines of the story."""
     stories: dict[str, list[str]] = {"none": [], **_file(family).get("story", {})}
     return tuple(part for line in lines for part in (lines_of(family, *stories[line]) if line in stories else (line,)))
 
@@ -199,7 +199,7 @@ def play(case: Case, runner: Runner, prefix: str = "") -> Outcome:
 
 
 class Story:
-    """The lines of a case that were played so far: it gives the symbols of the next line their values."""
+    """Plays the lines of a case, and remembers them to replace symbols in later lines by their values."""
 
     def __init__(self, runner: Runner, prefix: str) -> None:
         self._runner = runner
@@ -263,7 +263,7 @@ class Story:
         return data
 
     def _erased(self, line: int) -> dict[str, Any]:
-        """Return the fields that name the entry of a line and its remnant; without a line, the next entry."""
+        """Return the fields that name the entry of a line and its remnant; if there is no such line, the next entry."""
         if line > len(self._ids):
             return {"entry": self._runner.size(), "event": NO_EVENT, "remnant": NO_VERSION}
         index = self._indexes[line - 1]

@@ -1,9 +1,10 @@
-"""``make screenshots``: every page of the demo, in three widths, light and dark, as PNG files.
+"""``make screenshots`` writes every page of the demo, in three widths, light and dark, as PNG files.
 
     python tests/screenshots.py [FOLDER] [PART OF AN ADDRESS]     (default: build/screenshots, all)
     python tests/screenshots.py --readme                          the two that README shows, small, into docs/
 
-Each file is named by the address of its page. The faults of a page in the browser are printed beside it.
+Each file is named after the address of its page. The program prints each address with the faults that the browser
+finds in the page.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def main(folder: Path = FOLDER, part: str = "") -> None:
-    """Write them, and say where."""
+    """Write the pictures, and print their folder."""
     is_readme = str(folder) == "--readme"
     folder = ROOT / "docs" if is_readme else folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ def picture(browser: Browser, url: str, address: str, folder: Path) -> list[str]
 
 
 def small(png: bytes) -> bytes:
-    """Return a PNG of a page with only its most frequent colours: a third of the bytes, and as readable."""
+    """Return a PNG with only its most frequent colours: a third of the bytes, and as readable."""
     width, height, rows = pixels(png)
     counts = Counter(row[at : at + 3] for row in rows for at in range(0, len(row), 3))
     palette = [colour for colour, _ in counts.most_common(colours_max)]
@@ -86,12 +87,12 @@ def small(png: bytes) -> bytes:
 
 
 def distance(colour: bytes, palette: list[bytes], at: int) -> int:
-    """Return the distance of a colour from one of a palette."""
+    """Return the squared distance of a colour from the colour at a position of a palette."""
     return sum((one - other) ** 2 for one, other in zip(colour, palette[at], strict=True))
 
 
 def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Return the width, the height and the rows of a PNG with three bytes a pixel (W3C PNG, 9.2: filters undone)."""
+    """Return the width, the height and the rows of a PNG, three bytes a pixel, without filters (W3C PNG, 9.2)."""
     data, at = b"", len(PNG)
     width, height, depth, sort = struct.unpack(">IIBB", png[at + 8 : at + 18])
     assert (depth, sort) == (8, 2)
@@ -109,7 +110,7 @@ def pixels(png: bytes) -> tuple[int, int, list[bytes]]:
 
 
 def unfilter(sort: int, line: bytearray, above: bytes) -> None:
-    """Undo the filter of a line."""
+    """Undo the PNG filter of a line, in place."""
     for at, value in enumerate(line):
         left, up, corner = (line[at - 3], above[at], above[at - 3]) if at > 2 else (0, above[at], 0)
         near = min((left, up, corner), key=lambda one: abs(left + up - corner - one))

@@ -1,7 +1,7 @@
 """Ledgers behind a server: bus keys that are the same in every run, and a service on a test's own log.
 
-``Served`` answers from the open log of the fixture ``ledger``, in a thread with its own event loop, so a test can look
-at the log and ask over the bus at once. Whole nodes are in ``serving``.
+``Served`` answers from the open log of the fixture ``ledger``, in a thread with its own event loop. So a test can look
+at the log while it sends requests over the bus. Whole nodes are in ``serving``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def bus_seed(name: str) -> str:
 
 
 def public_key(name: str) -> str:
-    """Return the public half of somebody's bus key."""
+    """Return the public part of the bus key of a name."""
     return public_bus_key(bus_seed(name))
 
 
@@ -57,13 +57,13 @@ def users(*names: str) -> BusUsers:
 
 
 def write_bus_key(home: Home, name: str) -> None:
-    """Write somebody's bus key where clients and nodes look for it."""
+    """Write the bus key of a name to the file where clients and nodes look for it."""
     if not home.nkey_file(name).exists():
         write_private(home.nkey_file(name), bus_seed(name).encode())
 
 
 async def connect(url: str, name: str, **options: Any) -> NatsClient:
-    """Connect as somebody, without any client of ours."""
+    """Connect to a server under a name, without our clients."""
 
     async def ignore(_: Exception) -> None:
         """Ignore an error of the server: it is not the subject of these tests."""
@@ -77,14 +77,14 @@ async def connect(url: str, name: str, **options: Any) -> NatsClient:
 
 
 def failure_of(action: Callable[[], object]) -> DeedbookError:
-    """Return the error of an action."""
+    """Return the error that an action raises."""
     with pytest.raises(DeedbookError) as failed:
         action()
     return failed.value
 
 
 def settings_of(ledger: Ledger, url: str, agent: str = "alice") -> Settings:
-    """Return the settings of an agent that has its keys."""
+    """Write the keys of an agent, and return its settings for a server."""
     ledger.write_keys()
     if agent in ledger.keys:
         write_bus_key(ledger.home, agent)
@@ -99,7 +99,7 @@ async def until(is_true: Callable[[], bool], wait_s: float = 30) -> None:
 
 
 class Served:
-    """A service over the open log of ``ledger``, on a server that runs already."""
+    """A service that answers from the open log of ``ledger``, on a running server."""
 
     def __init__(self, ledger: Ledger, server: EmbeddedServer) -> None:
         self.ledger = ledger
@@ -120,7 +120,7 @@ class Served:
             client.close()
         try:
             self.run(self._stop())
-        finally:  # otherwise the thread of a service that does not stop would keep pytest running
+        finally:  # otherwise the thread would keep pytest running if the service fails to stop
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -138,7 +138,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def stop_polling(self) -> None:
-        """Stop polling: from now on only this service's own commits are noticed."""
+        """Stop polling the log: from now on the service notices only its own commits."""
         self._loop.call_soon_threadsafe(self._looking.cancel)
 
     def client(self, name: str = "alice") -> RemoteClient:
@@ -149,7 +149,7 @@ class Served:
         return client
 
     def ask(self, subject: str, payload: bytes, headers: dict[str, str] | None = None, timeout: float = 10) -> Any:
-        """Send bytes as alice, by no client of ours, and return the answer."""
+        """Send bytes as alice, without our clients, and return the answer."""
 
         async def request() -> bytes:
             answer = await self.alice.request(subject, payload, timeout=timeout, headers=headers)
@@ -176,7 +176,7 @@ class Served:
 
 
 def register_on_bus(ledger: Ledger, name: str, nkey: str | None = None) -> None:
-    """Register one more agent that may connect."""
+    """Register one more agent, with a key for the bus."""
     key = ledger.keys.setdefault(name, key_named(name))
     proof = key.prove_possession(ledger.id, name)
     data = AgentRegistered(name=name, key=key.public.hex(), proof=proof, roles=["agent"], nkey=nkey or public_key(name))

@@ -1,4 +1,4 @@
-"""Whole nodes: a ledger in a folder, `deed serve` in this process or another, and carol, who acts over the bus."""
+"""Whole nodes: a ledger in a folder, `deed serve` in this process or another, and the agent carol, who uses the bus."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def make_home(folder: Path) -> Settings:
-    """Make a ledger with carol, who may connect, and all keys; return the settings with which a node opens it."""
+    """Make a ledger in which carol may use the bus, with all keys; return the settings with which a node opens it."""
     with Ledger(folder) as ledger:
         register_on_bus(ledger, CAROL)
         ledger.write_keys()
@@ -73,21 +73,21 @@ class ServeProcess:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port on which the node listens."""
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """Kill it as a power cut would; its nats-server stays behind, as an orphan."""
+        """Kill the node as a power cut would; its nats-server goes on as an orphan."""
         self.child.kill()
         self.end()
 
     def stop(self) -> int:
-        """Ask it to end, and return its exit code."""
+        """Ask the node to end, and return its exit code."""
         self.child.terminate()
         return self.end()
 
     def end(self) -> int:
-        """Wait until it ended."""
+        """Wait until the node has ended, and return its exit code."""
         assert self.child.stdout is not None
         code = self.child.wait(60)
         self.child.stdout.close()
@@ -95,7 +95,7 @@ class ServeProcess:
 
 
 def carol(client: Any, settings: Settings) -> Author:
-    """Return carol, writing through a client."""
+    """Return an author who publishes as carol through a client."""
     key = open_key(Home(settings.home).key_file(CAROL))
     return Author(client, CAROL, lambda _: key)
 
@@ -144,7 +144,7 @@ async def check_stream(nats: NatsClient, settings: Settings, log: Log) -> Genera
 
 
 async def published(node: Node) -> None:
-    """Wait until the stream holds the whole log."""
+    """Wait until the stream has the whole log."""
     await until(lambda: node.published == node.client.head().size)
 
 

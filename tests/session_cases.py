@@ -1,7 +1,7 @@
-"""Generated sessions: every type of report, prose of several lengths, Chinese, and hostile texts.
+"""Generates sessions: with every type of report, prose of several lengths, Chinese, and hostile texts.
 
-Each session comes with questions and answers: a *question* is about one recorded event, and its *answer* is a text of
-that event alone (a number, a path, a name). Nothing here knows how reports are made.
+Each session comes with questions and answers: a *question* is about one recorded event, and its *answer* is a text that
+only this event has (a number, a path, a name). Sessions and questions do not depend on how reports are made.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ HOSTILE = (
 
 
 class Question(NamedTuple):
-    """A question for the resume: words to look up by, and the text that the answer must contain."""
+    """A question about a resume: its words for the look-up, and the text that the answer must contain."""
 
     about: str
     asked: str
@@ -101,7 +101,7 @@ class Case(NamedTuple):
 
 
 def case(number: int, *, steps: int = 0) -> Case:
-    """Return the session of a number; ``steps`` are recorded thoughts and tools that make its history long."""
+    """Return a session, seeded by its number; ``steps`` more thoughts and tools make its history long."""
     rng = random.Random(f"session-{number}")
     sort, type_ = SORTS[number % len(SORTS)], TYPES[number // len(SORTS) % len(TYPES)]
     maker = _Maker(rng, sort)
@@ -150,7 +150,7 @@ def case(number: int, *, steps: int = 0) -> Case:
 
 
 class _Maker:
-    """Sentences with one number and one path in each, which identify the right answers."""
+    """Makes sentences with random numbers and paths, which identify the right answers."""
 
     def __init__(self, rng: random.Random, sort: str) -> None:
         self.rng = rng

@@ -22,7 +22,7 @@ _LIBRARIES = (
 
 
 class SoftToken(msgspec.Struct, frozen=True):
-    """The library, the PIN file and the environment of a token. A process uses the first one that it opens."""
+    """The library, the PIN file and the environment of a token. A process can use only the first token it opens."""
 
     module: Path
     pin_file: Path
@@ -30,7 +30,7 @@ class SoftToken(msgspec.Struct, frozen=True):
 
 
 def make_soft_token(folder: Path) -> SoftToken:
-    """Return a new token in ``folder``. Without SoftHSM the test is not run, and says why."""
+    """Return a new token in ``folder``; if SoftHSM is not installed, skip the test with the reason."""
     module = next((Path(path) for path in _LIBRARIES if Path(path).is_file()), None)
     if module is None or shutil.which("softhsm2-util") is None:
         pytest.skip("not run: the command `softhsm2-util` is missing (`apt-get install softhsm2`)")

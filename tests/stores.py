@@ -1,4 +1,4 @@
-"""Both stores of subscriptions, for suites that each of them must pass."""
+"""A fixture of both stores of subscriptions, for tests that each store must pass."""
 
 from __future__ import annotations
 

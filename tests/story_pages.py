@@ -1,4 +1,4 @@
-"""The demo's events as a ledger for dashboards, and an address of every page that shows some of them."""
+"""A ledger with the demo's events, for tests of the dashboard, and addresses of all pages that show the events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def live(home: Path) -> Settings:
 
 
 def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
-    """Return the settings of a copy of that ledger in a new folder; all processes of a run share one original."""
+    """Return the settings of a copy of the demo's ledger. All processes of a run copy the same original."""
     base = folders.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with (shared / "story.lock").open("w") as held:
@@ -46,13 +46,13 @@ def live_copy(folders: pytest.TempPathFactory, name: str) -> Settings:
         if not (shared / "story").exists():
             played = folders.mktemp("played")
             live(played / ".deedbook")
-            played.rename(shared / "story")  # the folder appears as a whole
+            played.rename(shared / "story")  # renamed when complete, so that no other process copies a part
     copy = shutil.copytree(shared / "story", folders.mktemp(name) / "story")
     return Settings(home=trusted(copy / ".deedbook"), agent=HUMAN)
 
 
 def project_of(home: Path) -> Path:
-    """Return the folder of the sample project beside a ledger: a work tree of git."""
+    """Return the folder of the sample project, a git work tree beside the ledger."""
     return home.with_name("project")
 
 
@@ -118,7 +118,7 @@ def addresses(settings: Settings) -> list[str]:
 
 
 def shown(settings: Settings, *, each: int = 1000) -> Iterator[tuple[str, str]]:
-    """Yield the name of a route and its address, at most ``each`` times for a route."""
+    """Yield addresses with the names of their routes, at most ``each`` addresses of a route."""
     routes = [(route.name, compile_path(route.path)[0]) for route in page_routes()]
     counts = Counter[str]()
     for address in addresses(settings):

@@ -1,4 +1,4 @@
-"""Ledgers to be audited, and ways to damage or forge them without the gate."""
+"""Ledgers for tests of audits, and ways to damage or forge them without the gate."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fill(ledger: Ledger, *, singles: int = 20, batch: int = 12) -> None:
 
 
 def finding(number: int) -> FindingLogged:
-    """Return a finding of some length."""
+    """Return a finding whose length depends on its number."""
     return FindingLogged(finding=f"finding {number}: " + "the pages lie " * (number % 7), impact=0.25)
 
 
@@ -66,7 +66,7 @@ def entries_of(ledger: Ledger) -> list[bytes]:
 
 
 def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str | None = None, kind: str = "") -> bytes:
-    """Return an entry as a gate without rules would store it; signed with the key of ``key``."""
+    """Return an entry as a gate without rules would store it, signed with the key named ``key`` or the author's."""
     draft = Draft(stream=stream, data=data, kind=kind)  # type: ignore[arg-type]
     body = ledger.body_of(author, draft)
     signer = ledger.keys[key or author]
@@ -78,7 +78,7 @@ def forged(ledger: Ledger, author: str, stream: str, data: object, *, key: str |
 
 
 def changed(data: bytes, **fields: object) -> bytes:
-    """Return an entry with other fields."""
+    """Return an entry with some fields replaced."""
     return msgspec.structs.replace(decode_entry(data), **fields).encode()
 
 
@@ -117,7 +117,7 @@ def overwrite(ledger: Ledger, entries: dict[int, bytes | None]) -> None:
 
 
 def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
-    """Return another log with exactly these entries and a tree of its own; its state follows no rule."""
+    """Return a ledger with a new log of exactly these entries and their tree, without the state of a replay."""
     made = Ledger.__new__(Ledger)
     vars(made).update(vars(ledger))
     made.home = type(ledger.home)(folder)
@@ -125,7 +125,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
     made.log = type(ledger.log)(folder, map_size=64 * 1024**2, create=True)
     first = layout.Head(layout.FORMAT, ledger.id, 0, b"", 0, 0)
     with made.log.tables.writing() as txn:
-        signs = CheckpointKeys().named(0, NODE, ledger.keys[CHECKPOINT].public.hex())  # so that it can be exported
+        signs = CheckpointKeys().named(0, NODE, ledger.keys[CHECKPOINT].public.hex())  # an export needs this record
         state = {keys.CHECKPOINT_KEYS_KEY: encode_packed(signs)}
         last = decode_entry(entries[-1])
         times = {"accepted_ms": last.accepted_ms, "authority_version": last.authority_version}
@@ -137,7 +137,7 @@ def rebuilt(ledger: Ledger, folder: Path, entries: list[bytes]) -> Ledger:
 
 @contextlib.contextmanager
 def flipped(path: Path, positions: list[int], mask: int) -> Iterator[None]:
-    """Flip the bits of ``mask`` in the bytes at ``positions`` of a file, for the time of the block."""
+    """Flip the bits of ``mask`` in the bytes at ``positions`` of a file, within a ``with`` block."""
     _flip(path, positions, mask)
     try:
         yield
@@ -146,7 +146,7 @@ def flipped(path: Path, positions: list[int], mask: int) -> Iterator[None]:
 
 
 def places_of(path: Path, content: bytes) -> list[int]:
-    """Return the positions of ``content`` in a file, also in old copies of a page that LMDB keeps."""
+    """Return all positions of ``content`` in a file, including those in old page copies that LMDB leaves there."""
     data = path.read_bytes()
     found = []
     place = data.find(content)
@@ -157,7 +157,7 @@ def places_of(path: Path, content: bytes) -> list[int]:
 
 
 def samples(name: str, count: int, *, slow: int = 0) -> list[random.Random]:
-    """Return one seeded source of chance for each sample, so that a failure names what to repeat.
+    """Return a random generator with a fixed seed for each sample, so that a failed sample can be repeated.
 
     A test that starts processes for each sample takes only ``slow`` samples, unless more faults are requested.
     """

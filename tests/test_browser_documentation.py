@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and a browser shows it whole and asks no other host."""
+"""The site of the documentation builds without warnings; in a browser its pages fit and load from no other host."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ SHOWN: Final = (
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, and prints nothing."""
+    """Serves files, and logs nothing."""
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site; a link that leads nowhere and a page without a place in the navigation are warnings."""
+    """The built site. A broken link, or a page that is not in the navigation, would be a warning and fail the build."""
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", folder],
@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """The address of a server that shows the site."""
+    """The address at which the site is served."""
     with served_by(partial(Quiet, directory=str(site))) as url:
         yield url
 
@@ -72,7 +72,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.mark.timeout(300)
 def test_pages_are_whole_load_nothing_from_another_host_and_are_found(browser: Browser, address: str) -> None:
-    """One test, because a second process that runs tests would build the site again."""
+    """All checks are in one test, because each process that runs tests would build the site anew."""
     for look in (Look(WIDE, LIGHT), Look(PHONE, DARK)) if is_long_run else (Look(WIDE, LIGHT),):
         browser.look(look)
         for page in SHOWN:

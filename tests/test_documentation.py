@@ -112,7 +112,7 @@ def test_the_example_of_a_page_runs_on_a_new_ledger(
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """The Python programs of the pages as files, in a folder that is not ours."""
+    """The Python programs of the pages as files, in a folder outside the repository."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     pages = [f"docs/how-to/{name}.md" for name in ("python-agent", "own-events", "audit")]
@@ -195,7 +195,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
 
 
 def decide(programs: Path, environment: dict[str, str]) -> str:
-    """Approve with the program of the page; return its output."""
+    """Run the program ``decide.py`` of the page, which approves; return its output."""
     decided = subprocess.run(
         [sys.executable, "-W", "ignore", str(programs / "decide.py")],
         cwd=programs,
@@ -227,7 +227,7 @@ def until(is_true: Callable[[], bool], wait_s: float = 60) -> None:
 
 def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> None:
     table = (ROOT / "consumers/interfaces/README.md").read_text("utf-8").split("## Commands")[1].split("## ")[0]
-    for verb in (verb for verb in VERBS if find(verb) is None):  # packages of families have their own pages
+    for verb in (verb for verb in VERBS if find(verb) is None):  # verbs of family packages have their own pages
         assert re.search(rf"\b{verb}\b", table), f"the page of commands leaves out {verb}"
         group = deed.get_command(click.Context(deed), verb)
         rows = " ".join(row for row in table.splitlines() if f"deed {verb}" in row)
@@ -236,7 +236,7 @@ def test_the_page_of_commands_names_every_verb_and_no_page_names_another() -> No
             assert is_said, f"the page of commands leaves out {verb} {name}"
     for page in PAGES:
         named = set(re.findall(r"[`$] ?deed ([a-z]+)", page.read_text("utf-8")))
-        assert named <= {*VERBS, "rollout"}, page  # the example of a family
+        assert named <= {*VERBS, "rollout"}, page  # ``rollout`` is the verb of an example package
 
 
 def test_pages_name_the_make_targets_there_are_and_link_to_files_that_are_there() -> None:

@@ -1,4 +1,4 @@
-"""The table at the end of the long run of faults."""
+"""The report at the end of ``make faults``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One import name: no module is loaded under two names, and a wheel contains all of ``deedbook`` and nothing else.
+"""There is one import name: no module is loaded under two names; a wheel contains all of ``deedbook``, nothing else.
 
-Equal sources give a wheel and a source distribution of equal bytes, which name their commit.
+Builds of equal sources have equal bytes. Wheel and source distribution name their commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ json.dump({name: os.path.realpath(path) for name, path in loaded.items() if path
 
 
 def python(program: str, *, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a program that finds modules in ``path`` and among the installed ones, but not in its own folder."""
+    """Run a Python program that can import modules from ``path`` and installed ones, but not from its own folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOOK_", "PYTHON"))}
     environment |= {"PYTHONPATH": path} if path else {}
     command = [sys.executable, "-P", "-c", program]
@@ -53,7 +53,7 @@ def built(source: Path, folder: Path) -> dict[str, bytes]:
 
 
 def files_of_checkout() -> set[str]:
-    """Return the files that belong into the package, by their names in it."""
+    """Return the names that the package's files must have in a wheel."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deedbook", *FOLDERS, "proto/rules"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     names = {name for name in listed if name and (ROOT / name).is_file()}
@@ -96,7 +96,7 @@ def test_wheel_holds_one_package_with_every_file_of_the_checkout(wheel: Path) ->
 
 def test_equal_sources_give_equal_bytes_anywhere(distributions: Path, tmp_path: Path) -> None:
     with tarfile.open(distributions / "deedbook-0.1.0.tar.gz") as archive:
-        archive.extractall(tmp_path)  # without the .git of the checkout
+        archive.extractall(tmp_path)  # this folder has no .git
     (tmp_path / "deedbook-0.1.0/PKG-INFO").unlink()  # each build writes this file
     (tmp_path / "deedbook-0.1.0/README.md").chmod(0o600)
     os.utime(tmp_path / "deedbook-0.1.0/README.md", (1, 1))
@@ -146,7 +146,7 @@ def test_installed_wheel_is_found_by_one_name_only(wheel: Path, tmp_path: Path) 
     where = "import deedbook.ledger.errors as e; print(e.__file__)"
     found = python(where, folder=tmp_path, path=str(tmp_path / "site"))
     assert found.stdout == f"{tmp_path}/site/deedbook/ledger/errors.py\n", found.stderr
-    # The path of an editable installation has the checkout's own folder, whose folders would be found there.
+    # An editable installation adds the checkout to sys.path. Remove it: otherwise its folders could be imported.
     listed = (
         f"import sys; sys.path[:] = [one for one in sys.path if one != {str(ROOT)!r}]; import importlib.util as u; "
     )

@@ -29,7 +29,7 @@ PAGES: Final = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix == ".md" or "rollout-family" in path.parts
 )
-# Packages that state their licence in free text.
+# The licences of packages that state them only as a classifier.
 CLASSIFIERS: Final = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -103,7 +103,7 @@ def test_table_of_dependencies_is_that_of_the_project_and_their_licences() -> No
         try:
             fields = metadata(name)
         except PackageNotFoundError:
-            continue  # an extra that developers do not install
+            continue  # a dependency of an extra that is not installed here
         classifiers = [value.rpartition(" :: ")[2] for value in fields.get_all("Classifier") or []]
         known = fields["License-Expression"] or next(
             (CLASSIFIERS[value] for value in classifiers if value in CLASSIFIERS), row[3]

@@ -1,4 +1,4 @@
-"""The exams for readers of briefs: four answers of one form, one of them right, the same for every condition."""
+"""The exams for readers of briefs: each question has four answers of one form, one right, equal in all conditions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.bench.brief_quality.incidents import incidents
 def exams(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("exams")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEEDBOOK_CASES", str(folder))  # an empty folder: graphs are generated
+        patch.setenv("DEEDBOOK_CASES", str(folder))  # the folder has no cases, so graphs are generated
         reader.write(folder / "exams", folder / "key", 2, 1)
         reader.write(folder / "again", folder / "key", 2, 1)
     return folder / "exams", folder / "key"

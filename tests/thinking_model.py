@@ -1,7 +1,7 @@
-"""A double for a model that thinks: it answers each question of a search, and behaves as the test asks.
+"""A test double of a language model that answers the questions of a search; a test decides how it behaves.
 
-A behaviour is a function of the request, its number, and what a good model would answer; its return value is sent: a
-reply unchanged, a text as the model's answer, anything else as the answer in JSON.
+A behaviour is a function of the request, its number, and the answer of a good model. The double sends its return value:
+a ``Reply`` unchanged, a text as the model's answer, anything else as an answer in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def data_of(received: Received, name: str = "thoughts") -> Any:
-    """Return the data that a question is about; None without a block of that name."""
+    """Return the data in the block ``name`` of a question; None if it has no such block."""
     block = re.search(rf"<{name}>\n(.*?)\n</{name}>", text_of(received), re.DOTALL)
     return None if block is None else json.loads(block[1])
 
@@ -56,7 +56,7 @@ def good(received: Received, depth: int) -> dict[str, Any]:
 
 
 class ThinkingModel(Vendor):
-    """A model that solves everything in ``depth`` steps; ``behaviour`` turns its good answers into the sent ones."""
+    """A model that solves every problem in ``depth`` steps; ``behaviour`` may change its answers."""
 
     def __init__(self, behaviour: Behaviour | None = None, depth: int = 4) -> None:
         self.behaviour = behaviour or (lambda _received, _number, answer: answer)

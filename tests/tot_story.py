@@ -1,7 +1,7 @@
-"""One whole Tree-of-Thoughts search, message by message: the Game of 24 with 4 9 10 13, depth first, with a dead end.
+"""A whole Tree-of-Thoughts search, message by message: the Game of 24 with 4 9 10 13, depth first, with a dead end.
 
-Six roles with six keys. ``STORY`` has their messages, in order; ``events`` turns it into events without a log, ``play``
-appends it to a real one. ``TREE`` is the expected result.
+It has six roles with six keys. ``STORY`` has their messages, in order; ``events`` turns them into events without a log,
+``play`` appends them to a real log. ``TREE`` is the expected result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHAPE: Final = kinds.Decomposition(
 
 
 class Said(NamedTuple):
-    """The message of a role, and the positions of the story's messages that cause it."""
+    """A message of a role, and the positions in the story of the messages that caused it."""
 
     role: kinds.Role
     data: EventData
@@ -60,7 +60,7 @@ def agent(role: str) -> str:
 
 
 def started(task: str = TASK, **fields: Any) -> kinds.TotStarted:
-    """Return the opening of a task, its six roles bound to the keys of their agents."""
+    """Return the event that starts a task; it binds six roles to the keys of their agents."""
     roles = [kinds.RoleBinding(role=role, agent=agent(role), key=key_named(agent(role)).public.hex()) for role in ROLES]
     made: dict[str, Any] = {
         "problem": PROBLEM,
@@ -165,7 +165,7 @@ def marked(status: Any, *ids: str) -> kinds.TotNodesMarked:
 
 
 def final(status: kinds.NodeStatus, one: kinds.ThoughtNode, *children: str) -> kinds.ThoughtNode:
-    """Return a node as the search left it."""
+    """Return a node as it is at the end of the search."""
     return msgspec.structs.replace(one, status=status, evaluation=SCORES.get(one.id), children_ids=list(children))
 
 
@@ -197,7 +197,7 @@ STATS: Final = kinds.SearchStats(
 
 
 def tree(task: str = TASK) -> kinds.ThoughtTree:
-    """Return the whole tree as the explorer hands it over."""
+    """Return the whole tree as the explorer sends it at the end."""
     state = kinds.SearchState(current_depth=3, frontier=[], best_path=BEST)
     return kinds.ThoughtTree(
         task_id=task,
@@ -225,7 +225,7 @@ def complete(task: str = TASK, **fields: Any) -> kinds.SearchComplete:
 
 
 def opening(task: str = TASK) -> list[Said]:
-    """Return the story up to the root: started, decomposed, search requested, root added, a line logged."""
+    """Return the first messages of the story: start, decomposition, request of the search, root node, a log line."""
     asked = kinds.DecomposePayload(problem=PROBLEM, task_type="math_reasoning")
     wanted = kinds.InitializePayload(
         problem=PROBLEM, task_type="math_reasoning", search_config=CONFIG, decomposition_result=SHAPE
@@ -260,7 +260,7 @@ def opening(task: str = TASK) -> list[Said]:
 
 
 def level(at: int, parent: kinds.ThoughtNode, nodes: list[kinds.ThoughtNode], task: str = TASK) -> list[Said]:
-    """Return the five messages, from position ``at`` on, by which ``nodes`` grow from a node and are judged."""
+    """Return the five messages, from position ``at`` on, that add ``nodes`` below a node and evaluate them."""
     return [
         Said("explorer", generate(parent, task), (at - 1,)),
         Said("generator", generated(nodes, task), (at,)),
@@ -271,7 +271,7 @@ def level(at: int, parent: kinds.ThoughtNode, nodes: list[kinds.ThoughtNode], ta
 
 
 def story(task: str = TASK) -> list[Said]:
-    """Return all messages of the six roles, from the opening to the closing tree."""
+    """Return all messages of the six roles, from the start to the final tree."""
     said = opening(task)
     said += level(len(said), ROOT, [N11, N12], task)
     said.append(Said("explorer", marked("pruned", "node_1_2"), (len(said) - 1,)))

@@ -17,7 +17,7 @@ version_min: Final = 20
 
 @cache
 def built() -> tuple[str, Path]:
-    """Return Node, and the folder of the compiled agents; without Node the test is not run, and says so."""
+    """Return the path of ``node`` and the folder of the compiled agents; skip the test if node is not installed."""
     node = program("node")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").partition(".")[0]) < version_min:
@@ -27,7 +27,7 @@ def built() -> tuple[str, Path]:
 
 
 def ask_agent(verb: str, **given: Any) -> Any:
-    """Give the agent one command."""
+    """Give the agent a command, and return its answer."""
     node, place = built()
     command = [node, str(place / "agent.js"), verb]
     done = subprocess.run(

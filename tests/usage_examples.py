@@ -1,4 +1,4 @@
-"""The subjects of the reports' usage examples, and a session run by the functions for Python."""
+"""The content of the usage examples of reports, and a session that is recorded with the Python functions."""
 
 from __future__ import annotations
 

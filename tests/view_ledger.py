@@ -1,4 +1,4 @@
-"""A ledger with something for every view, and the short sequences of events that view tests need."""
+"""A ledger with events for every view, and the short sequences of events that view tests need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.identity import Key
 
 
-# Arguments for each query that needs some, fit for a filled ledger.
+# Arguments for each query that needs some, for a ledger after ``fill``.
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "agents.show": {"id": "bob"},
     "briefs.best": {"id": "r1", "level": "minimal"},
@@ -70,7 +70,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Told(NamedTuple):
-    """The remains of a story: the rows of each table of the log, other files, keys, and the time."""
+    """A ledger after a story: the rows of the log's tables, other files, keys, and the time."""
 
     tables: dict[str, list[tuple[bytes, bytes]]]
     files: dict[str, bytes]
@@ -96,16 +96,16 @@ class ViewLedger(Ledger):
         return self.head()[0]
 
     def tell(self, story: str, play: Callable[[], None]) -> None:
-        """Play a story. If an equal ledger has played it before, copy the result, in a tenth of the time.
+        """Play a story. If an equal ledger has played it before, copy the result, which takes a tenth of the time.
 
-        The copy is written as by another process, so open readers of the log keep working.
+        The copy is written as another process would write it, so open readers of the log keep working.
         """
         begun, log, home = (story, self.head(), self.clock.now_ms), self.log.tables, self.home.path
         if (told := _told.get(begun)) is None:
             play()
             with log.reading() as txn:
                 tables = {name: [*txn.cursor(db=table)] for name, table in log.tables.items()}
-            # This record belongs to one file only.
+            # This record is about one file, so no copy may have it.
             tables["state"] = [row for row in tables["state"] if row[0] != PREDECESSORS_KEY]
             paths = [path for folder in ("blobs", "keys") for path in (home / folder).rglob("*") if path.is_file()]
             files = {str(path.relative_to(home)): path.read_bytes() for path in paths}
@@ -126,7 +126,7 @@ class ViewLedger(Ledger):
         return self.submit(self.sign(author, *(Draft(stream=stream, data=one) for one in data)))
 
     def reason(self, name: str, *, steps: int = 3) -> str:
-        """Let bob record a reasoning by steps, settle the assumption of step 2 and conclude; return the last ref."""
+        """Let bob record a reasoning by steps, settle the assumption in step 2 and conclude; return the last ref."""
         stream = f"reasoning/{name}"
         first = self.size
         self.emit("bob", stream, reasoning.ReasoningStarted(task="Is the login safe? 登入", ai_id="bob-1"))
@@ -143,7 +143,7 @@ class ViewLedger(Ledger):
         return ref_of(graph)
 
     def validate(self, name: str, ref: str, *, by: str = "scribe", **fields: Any) -> Accepted:
-        """Let an agent publish a validation of a version; it passed unless ``fields`` say otherwise."""
+        """Let an agent publish a validation of a version; the version passed unless ``fields`` say otherwise."""
         made: dict[str, Any] = {
             "reasoning_ref": ref,
             "passed": True,
@@ -159,7 +159,7 @@ class ViewLedger(Ledger):
         return self.emit(by, f"reasoning/{name}", reasoning.ReasoningValidated(**(made | fields)))
 
     def snap(self, name: str, *, by: str = "bob", **fields: Any) -> None:
-        """Let an agent take a snapshot with only a context."""
+        """Let an agent take a snapshot that has only a context."""
         made: dict[str, Any] = {
             "vectors": session.Vectors(know=0.7),
             "context_source": "author",
@@ -168,7 +168,7 @@ class ViewLedger(Ledger):
         self.emit(by, f"snapshot/{name}", snapshot.SnapshotTaken(**(made | fields)))
 
     def ask(self, name: str, *, by: str = "bob", **fields: Any) -> None:
-        """Let an agent ask for a human."""
+        """Let an agent request a review by a human."""
         asked = review.ReviewRequested(**({"question": "May it go on?", "rule": "high_impact"} | fields))
         self.emit(by, f"review/{name}", asked)
 
@@ -202,7 +202,7 @@ class ViewLedger(Ledger):
         self.emit("scribe", f"reasoning/{name}", reasoning.ReasoningBriefed(brief=brief, prompt="…", tokens=tokens))
 
     def record_session(self, name: str) -> None:
-        """Let bob record a session with one of everything, and end it."""
+        """Let bob record a session with a record of every type, and end it."""
         self.emit_all(
             "bob",
             f"session/{name}",
@@ -232,14 +232,14 @@ class ViewLedger(Ledger):
         return self.emit(by, f"session/{name}", session.ReportGenerated(**(made | fields)))
 
     def publish_own(self, *data: dict[str, Any]) -> None:
-        """Declare the kind of the published example, unless it is declared, and publish events of it."""
+        """Declare the kind of the published example, if it is not declared yet, and publish events of this kind."""
         declared = msgspec.convert(published("kind.declared"), KindDeclared)
         self.emit("root", f"kind/{declared.name}", declared, idem="declared")
         for number, fields in enumerate(data):
             self.submit(self.sign("bob", Draft(kind=declared.name, stream=f"{declared.stream}/{number}", data=fields)))
 
     def fill(self) -> None:
-        """Append some of everything: handoffs, a checked graph, a session, a snapshot, a review, a decision, a tree."""
+        """Append handoffs, a validated reasoning, a session, a snapshot, a review, a decision, a tree of thoughts."""
         self.tell("some of everything", self._fill)
 
     def _fill(self) -> None:

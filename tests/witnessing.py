@@ -1,4 +1,4 @@
-"""Runs the small witness of deploy/ as a process, as its operator does."""
+"""Runs the small witness of deploy/ as a process of its own, as an operator does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WitnessProcess:
 
 
 def answer(request: urllib.request.Request) -> tuple[int, str, str]:
-    """Return status, type and text of an answer, also of an error."""
+    """Return status, type and text of an answer, which may be an error."""
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             return response.status, response.headers["content-type"], response.read().decode()
@@ -70,7 +70,7 @@ def answer(request: urllib.request.Request) -> tuple[int, str, str]:
 
 
 def proof(leaves: list[bytes], old_size: int) -> list[bytes]:
-    """Return the path from a tree's first leaves to all of them."""
+    """Return the consistency proof from the tree of the first ``old_size`` leaves to the tree of all leaves."""
     return consistency_proof(old_size, len(leaves), subtrees_of(leaves)) if leaves else []
 
 

@@ -1,4 +1,4 @@
-"""Validly signed, wrong logs: wrong names, roles or keys, and wrong statements about the ledger itself."""
+"""Logs with valid signatures but wrong events: wrong names, roles or keys, or wrong statements about the ledger."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def stolen(forge: Forge) -> None:
 
 
 def begins(forge: Forge) -> None:
-    """Let eve begin a session."""
+    """Let eve start a session."""
     forge.emit("eve", "session/eve", SessionStarted(task="x"))
 
 
 def joins_when_its_inviter_counts_no_more(forge: Forge) -> None:
-    """Let eve join by the invitation of an admin whom a stolen key registered."""
+    """Let eve join with the invitation of an admin who was registered with a stolen key."""
     registered(forge, "ada", "zoe", roles=["admin"])
     invitation = invite(forge, "eve", by="zoe")
     stolen(forge)

@@ -1,4 +1,4 @@
-"""Validly signed, wrong logs: with a wrong declared kind, or a wrong event of one."""
+"""Logs with valid signatures but a wrong declaration of a kind, or a wrong event of a declared kind."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def declares(forge: Forge, author: str = "ada", name: str = KIND, *, stream: str
 
 
 def publishes(forge: Forge, data: Any = None, author: str = "alice", *, kind: str = KIND, stream: str = STREAM) -> None:
-    """Publish an event of a declared kind, whatever its data."""
+    """Publish an event of a declared kind without checking its data."""
     draft = Draft(kind=kind, stream=stream, data=GOOD if data is None else data)
     forge.submit(forge.sign(author, draft))
 
 
 def of_schema(rule: str, change: dict[str, Any], *, at: str = "service", code: str = "INVALID_FIELD") -> WrongLog:
-    """Return the case of a property that the supported subset of schemas does not have."""
+    """Return the case of a schema with a property outside the supported subset of JSON Schema."""
     schema = SCHEMA | {"properties": SCHEMA["properties"] | {at: change}}
     return WrongLog(rule, code, lambda forge: declares(forge, schema=schema))
 
 
 def top(rule: str, **changes: Any) -> WrongLog:
-    """Return the case of a schema that is changed at its top; None removes a keyword."""
+    """Return the case of a schema whose top level is changed; a value of None removes its keyword."""
     schema = {word: value for word, value in (SCHEMA | changes).items() if value is not None}
     return WrongLog(rule, "INVALID_FIELD", lambda forge: declares(forge, schema=schema))
 
@@ -88,7 +88,7 @@ def published(rule: str, code: str, *before: Callable[[Forge], Any], **event: An
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Return a schema of lists within lists."""
+    """Return a schema of lists within lists, ``levels`` deep."""
     schema: dict[str, Any] = {"type": "boolean"}
     for _ in range(levels):
         schema = {"type": "array", "maxItems": 1, "items": schema}
@@ -102,7 +102,7 @@ def large() -> dict[str, Any]:
 
 
 def raw_schema(rule: str, code: str, old: str, new: str) -> WrongLog:
-    """Return the case of a declaration with another spelling in its signed bytes."""
+    """Return the case of a declaration whose signed bytes have ``new`` in place of ``old``."""
 
     def make(forge: Forge) -> None:
         data = KindDeclared(name=KIND, stream="x.deploy", roles=["agent"], schema=SCHEMA)
@@ -114,7 +114,7 @@ def raw_schema(rule: str, code: str, old: str, new: str) -> WrongLog:
 
 
 def spelled_data(rule: str, code: str, old: str, new: str) -> WrongLog:
-    """Return the case of an event with another spelling in its signed bytes."""
+    """Return the case of an event of a declared kind whose signed bytes have ``new`` in place of ``old``."""
 
     def make(forge: Forge) -> None:
         declares(forge)
@@ -126,7 +126,7 @@ def spelled_data(rule: str, code: str, old: str, new: str) -> WrongLog:
 
 
 def role_lost(forge: Forge, name: str) -> None:
-    """Take the role of an agent away."""
+    """Revoke the role ``agent`` of an agent."""
     forge.emit(ROOT, f"agent/{name}", RoleRevoked(agent=name, role="agent"))
 
 

@@ -1,4 +1,4 @@
-"""Validly signed, wrong logs: with wrongly admitted agents, nodes and terms."""
+"""Logs with valid signatures but with agents, nodes or terms that a gate must refuse."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 def joins_late(forge: Forge) -> None:
     """Use an invitation exactly when it expires."""
     invitation = invite(forge, "eve", seconds=60)
-    forge.clock.advance(59.999)  # appending it has moved the clock on by a millisecond
+    forge.clock.advance(59.999)  # appending the invitation has advanced the clock by a millisecond
     join(forge, invitation)
 
 
 def joins_with(change: Callable[[Forge, Any], Any], key: Callable[[Forge], Key] | None = None) -> Step:
-    """Return the step in which eve is invited, and her signed registration is changed, perhaps with another key."""
+    """Return the step that invites eve and registers her with changed data, signed with her key or another one."""
 
     def step(forge: Forge) -> None:
         data = change(forge, registration(invite(forge, "eve")))
@@ -49,7 +49,7 @@ def joins_with(change: Callable[[Forge, Any], Any], key: Callable[[Forge], Key] 
 
 
 def joins_twice(forge: Forge) -> None:
-    """Use one token for two agents."""
+    """Register eve twice with one token, each time with another key."""
     invitation = invite(forge, "eve")
     join(forge, invitation)
     other = key_named("second eve")
@@ -57,7 +57,7 @@ def joins_twice(forge: Forge) -> None:
 
 
 def taken_back(by: str, *, is_used: bool = False) -> Step:
-    """Return the step that invites eve, and withdraws the invitation, perhaps too late."""
+    """Return the step that invites eve and revokes the invitation, with ``is_used`` after she has joined."""
 
     def step(forge: Forge) -> None:
         invitation = invite(forge, "eve")
@@ -75,7 +75,7 @@ def joins_after_it_was_taken_back(forge: Forge) -> None:
 
 
 def joins_after_its_inviter_lost(how: Callable[[Forge], Any]) -> Step:
-    """Return the step in which eve joins by the invitation of an admin who is no admin any more."""
+    """Return the step in which eve joins with the invitation of somebody who has ceased to be an admin."""
 
     def step(forge: Forge) -> None:
         invitation = invite(forge, "eve", by="ada")
@@ -93,7 +93,7 @@ def joins_by_the_invitation_before(forge: Forge) -> None:
 
 
 def of_another_key(forge: Forge, data: Any) -> Any:
-    """Replace the key of a registration, as somebody could who has seen the proof of its token."""
+    """Replace the key in a registration, as a thief could who has seen its proof of the token."""
     thief = key_named("thief")
     return msgspec.structs.replace(data, key=thief.public.hex(), proof=thief.prove_possession(forge.id, "eve"))
 
@@ -115,7 +115,7 @@ def key_of_node(forge: Forge, how: Any, **data: Any) -> None:
 
 
 def takes_the_node_over(forge: Forge) -> None:
-    """Let an admin put their own key in the place of a node's, to sign in the node's name."""
+    """Let an admin replace the key of a node by a key of their own, to sign in the node's name."""
     let_in(forge)
     key = key_named("thief")
     data = KeyRotated(agent="n2", key=key.public.hex(), proof=key.prove_possession(forge.id, "n2"))
@@ -123,19 +123,19 @@ def takes_the_node_over(forge: Forge) -> None:
 
 
 def token_signs(forge: Forge) -> None:
-    """Sign something else with the key of an invitation's token."""
+    """Sign an event other than a registration with the key of an invitation's token."""
     forge.emit("eve", "session/eve", SessionStarted(), key=invite(forge, "eve").key)
 
 
 def two_of_one_bus_key(forge: Forge) -> None:
-    """Invite two by one bus key."""
+    """Invite two agents with the same bus key."""
     nkey = invite(forge, "eve").make_invited().nkey
     adam = invitation_of(forge, "adam").make_invited()
     forge.emit(ROOT, "agent/adam", msgspec.structs.replace(adam, nkey=nkey))
 
 
 def one_token_twice(forge: Forge) -> None:
-    """Invite by one token twice."""
+    """Sign two invitations with the same token; only their bus keys differ."""
     invitation = invite(forge, "eve").make_invited()
     nkey = invitation_of(forge, "adam").make_invited().nkey
     forge.emit(ROOT, "agent/eve", msgspec.structs.replace(invitation, nkey=nkey))

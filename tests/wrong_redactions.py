@@ -1,4 +1,4 @@
-"""Logs with erased entries, validly signed but with a wrong eraser, a wrong remnant, or a wrong reference."""
+"""Logs with valid signatures and erased entries, but a wrong author of the redaction, remnant, or reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def secret(forge: Forge) -> None:
 
 
 def remnant_at(forge: Forge, index: int, mark: str = ERASED) -> bytes:
-    """Return the remnant of an entry, or the one that it would have."""
+    """Return the remnant of an entry, which it has or would have after an erasure."""
     entry = decode_entry(forge.entries[index])
     if is_remnant(entry.body):
         return entry.body
@@ -57,7 +57,7 @@ def remnant_at(forge: Forge, index: int, mark: str = ERASED) -> bytes:
 
 
 def version_after(forge: Forge, index: int) -> str:
-    """Return the version of a handoff after the event that sets its content; any version if the event is refused."""
+    """Return the version of a handoff after an event that sets its content; any version if the event is refused."""
     part = PartialReplay()
     for at, data in enumerate(forge.entries[: index + 1]):
         part.feed(at, data, is_verified=True)
@@ -66,7 +66,7 @@ def version_after(forge: Forge, index: int) -> str:
 
 
 def put(forge: Forge, index: int, remnant: bytes) -> None:
-    """Replace a body by a remnant."""
+    """Replace the body of an entry by a remnant."""
     forge.entries[index] = msgspec.structs.replace(decode_entry(forge.entries[index]), body=remnant).encode()
 
 
@@ -81,7 +81,7 @@ def erased(index: int = TARGET, mark: str = ERASED) -> Step:
 
 
 def redaction(forge: Forge, index: int = TARGET, **changes: Any) -> EntryRedacted:
-    """Return the data that names an entry and its actual or future remnant."""
+    """Return the data of a redaction of an entry, which names its remnant."""
     at = index % len(forge.entries)
     event = event_id(decode_entry(forge.entries[at]).commitment)
     fields = {"entry": at, "event": event, "remnant": digest_of(remnant_at(forge, at)), "reason": "it holds a password"}
@@ -106,7 +106,7 @@ def hana(forge: Forge) -> None:
 
 
 def not_human(name: str) -> Step:
-    """Return the step that revokes the role of a human."""
+    """Return the step that revokes the role ``human`` of an agent."""
     return lambda f: f.emit("ada", f"agent/{name}", RoleRevoked(agent=name, role="human"))
 
 
@@ -131,17 +131,17 @@ def revoked_role(forge: Forge) -> None:
 
 
 def reset(forge: Forge) -> None:
-    """Reset the history."""
+    """Reset the history, with the secret as reason."""
     forge.emit(ROOT, "ledger", HistoryReset(abandoned_size=3, abandoned_root="1" * 64, reason=SECRET))
 
 
 def handed(forge: Forge) -> None:
-    """Hand something over."""
+    """Create a handoff with the secret."""
     forge.hand_over("x", task=SECRET)
 
 
 def all_of(*steps: Step) -> Step:
-    """Do several things in order."""
+    """Return a step that does these steps in order."""
 
     def make(forge: Forge) -> None:
         for step in steps:
@@ -151,14 +151,17 @@ def all_of(*steps: Step) -> Step:
 
 
 def wrong(rule: str, code: str, *steps: Step, index: int = -1) -> WrongLog:
-    """Return a case that begins with the secret."""
+    """Return a case that first logs the secret, then does the steps."""
     return WrongLog(rule, code, all_of(secret, *steps), index)
 
 
 def left(
     rule: str, old: str | tuple[str, str], new: str = "", code: str = "INVALID_FORMAT", *, make: Step = secret
 ) -> WrongLog:
-    """Return a case in which root names a remnant with ``new`` in place of ``old`` (or of all between the two)."""
+    """Return a case in which root names a remnant that has ``new`` in place of ``old``.
+
+    A pair ``old`` stands for the text from its first part up to its second.
+    """
 
     def step(forge: Forge) -> None:
         make(forge)

@@ -95,7 +95,7 @@ def test_cue_gives_a_kind_of_inference(name: str, word: str) -> None:
 
 @pytest.mark.parametrize(("name", "word"), words(HEADINGS))
 def test_heading_of_a_handoff(name: str, word: str) -> None:
-    wanted = "" if word == "紀錄" else name  # a homophone, which is a heading in neither script
+    wanted = "" if word == "紀錄" else name  # a different word, which is a heading in neither script
     assert section_name(word) == section_name(simplified(word)) == wanted
 
 

@@ -28,7 +28,7 @@ def facts(stream: str, *authored: tuple[str, EventData]) -> list[Event]:
 
 
 def logged(event: Event) -> Logged:
-    """Return an event as read from a log, with a made-up hash and size of its body."""
+    """Return an event as read from a log, with a made-up hash of its body and a made-up size."""
     return Logged(event, f"sha256:{event.index:064x}", 100, blobs_of(event.data))
 
 

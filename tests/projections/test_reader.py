@@ -38,7 +38,7 @@ def test_an_answer_holds_what_was_in_the_log_when_it_was_asked(ledger, reader):
 
 def test_a_snapshot_never_gets_rows_that_another_thread_cached_for_other_versions(ledger):
     class RacedReader(Reader):
-        """A reader whose cache another thread replaces immediately after each read."""
+        """A reader whose cache another thread replaces as soon as it is set."""
 
         @property
         def _cached(self):

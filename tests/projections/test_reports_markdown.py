@@ -1,4 +1,4 @@
-"""The report as Markdown: its whole template, and every agent's text stays text."""
+"""The report as Markdown: its whole template; a text of an agent never becomes Markdown syntax."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HOSTILE = [
 
 
 def parsed(text):
-    """Return the tokens of a report that a CommonMark parser with tables finds."""
+    """Return the tokens of a CommonMark parser that knows tables."""
     return MarkdownIt("commonmark").enable("table").parse(text)
 
 
@@ -62,7 +62,7 @@ def headings(text):
 
 
 def kinds(text):
-    """Return the types of all tokens, those inside of lines too."""
+    """Return the types of all tokens, including inline tokens."""
     return {each.type for token in parsed(text) for each in (token, *(token.children or ()))}
 
 
@@ -202,7 +202,7 @@ def test_a_shortened_text_names_the_blob_where_it_stands_whole():
 
 
 def is_told(text):
-    """Return whether a text is in every part of its report, and is nothing but text there."""
+    """Return whether a text is in every part of its report, and is plain text everywhere, not Markdown syntax."""
     made = markdown_of(everywhere(text))
     found = kinds(made)
     assert headings(made) == HEADINGS

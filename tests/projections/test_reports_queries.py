@@ -1,4 +1,4 @@
-"""Questions about reports: one, many, by pattern, by agent, over time, and those that were finished meanwhile."""
+"""Queries about reports: one, many, by pattern, by agent, over time, and with tasks that were finished since."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def tasks(answer):
 
 
 def refused(reader, query, arguments):
-    """Return the code with which a question is refused."""
+    """Return the code with which a query is refused."""
     with pytest.raises(Refused) as found:
         reader.answer(query, arguments)
     return found.value.code
 
 
 def pages(reader, **asked):
-    """Return all pages of a list, by its cursor."""
+    """Return all pages of a list, by following its cursor."""
     found, cursor = [], None
     while True:
         page = reader.answer("reports.list", asked | {"after": cursor})
@@ -285,7 +285,7 @@ def test_grounds_read_of_the_log_only_what_lies_between_a_sessions_start_and_end
     ],
 )
 def test_text_that_is_stated_again_is_not_corrected(ledger, reader, entry, correct, field):
-    """An author retracts a finding to record the same one with other evidence."""
+    """The text counts as retracted only after each record with this text was retracted."""
     ledger.emit("bob", "session/s", session.SessionStarted())
     wrong = ledger.emit("bob", "session/s", entry)
     ledger.clock.advance(1)

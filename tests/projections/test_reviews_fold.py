@@ -16,7 +16,7 @@ from deedbook.ledger.events.review import ReviewAnswered, ReviewRequested
 from deedbook.projections.answers.reader import Reader
 from deedbook.projections.reviews.fold import VIEW as REVIEW_VIEW
 
-# The ledger's clock does not move; the clock of the question does.
+# Ages in answers differ from run to run: the ledger's clock stands still, but queries use the real time.
 AGE = re.compile(r"just now|\d+ (?:min|h|d) ago")
 ASKED = ReviewRequested(question="May it?", rule="high_impact", reasons=["IMPACT is 0.80."], task="go")
 
@@ -81,7 +81,7 @@ def test_review_is_found_by_an_unambiguous_beginning(ledger: ViewLedger, reader:
 
 
 def record_same(ledger: ViewLedger, author: str, name: str) -> str:
-    """Let an agent record a graph that is the same for every author; return its stream's name."""
+    """Let an agent record a graph that is equal for every author; return its stream's name."""
     step = Step(step_number=1, type="observation", content="The disk is full")
     parts: list[Any] = [
         ReasoningStarted(task="t"),
@@ -93,7 +93,7 @@ def record_same(ledger: ViewLedger, author: str, name: str) -> str:
 
 
 def authors(reader: Reader, ref: str) -> list[str]:
-    """Return whose validations of a version count as independent."""
+    """Return the authors whose validations of a version count as independent."""
     verdict = reader.answer("validations.latest", {"id": ref})
     return [one["by"] for one in (verdict["latest"], *verdict["differing"]) if one is not None]
 
@@ -112,7 +112,7 @@ def test_validation_by_the_author_of_the_same_graph_elsewhere_is_not_independent
 
 
 def counted(stand: int, *, issues: int = 0, assumptions: int = 0, steps: int = 1) -> Any:
-    """Return the numbers of a report on three references; an equal report makes no second event."""
+    """Return the counts of a report on three references, of which ``stand`` are confirmed."""
     known = {"steps": steps, "evidence": 3, "evidence_ok": stand, "issues": issues, "assumptions": assumptions}
     return Counts(**(dict.fromkeys(Counts.__struct_fields__, 0) | known))
 

@@ -1,4 +1,4 @@
-"""The runner: batches, restarts, several processes, rebuilds, damage."""
+"""The runner, which folds events into views: batches, restarts, several processes, rebuilds, damage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def view_versions_of(store: SqliteStore) -> object:
 
 
 def check_store(store: SqliteStore, size: int) -> None:
-    """Check the invariants of a store that is up to date: each view live, each event in the catalog once."""
+    """Check the invariants of a store that is up to date: each view is live, each event is in the catalog once."""
     with store.reading() as reading:
         versions = reading.view_versions()
         indexes = [row["event_index"] for row in reading.rows("SELECT event_index FROM events ORDER BY event_index")]
@@ -106,7 +106,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
     real = Work.fold
 
     def failing(self: Work[Any], *arguments: Any) -> Any:
-        if self._view.name == "handoffs":  # the others have been written by then
+        if self._view.name == "handoffs":  # the views before it have been written
             raise KeyboardInterrupt
         return real(self, *arguments)
 
@@ -115,7 +115,7 @@ def test_a_fold_that_fails_in_the_middle_moves_neither_rows_nor_position(
         runner.catch_up()
     assert (digests_of(store), view_versions_of(store)) == before
     monkeypatch.undo()
-    runner.catch_up()  # the states that the failed batch left in memory must not be used
+    runner.catch_up()  # must not use the states that the failed batch left in memory
     assert verify_views(ledger.reads, store, VIEWS) == []
 
 
@@ -138,11 +138,11 @@ def test_a_runner_notices_what_another_folded_in_between(
     first = Runner(ledger.reads, open_store(), VIEWS)
     second = Runner(ledger.reads, open_store(), VIEWS)
     ledger.approve("a", ledger.hand_over("a"))
-    first.catch_up()  # keeps the state "approved" in memory
+    first.catch_up()  # now has the state "approved" in memory
     ledger.claim("a")
     second.catch_up()
     ledger.emit("bob", "handoff/a", handoff.HandoffCompleted())
-    first.catch_up()  # otherwise it would refuse to complete the handoff, which it believes to be only approved
+    first.catch_up()  # with its old state, "approved", it would refuse the completion
     assert verify_views(ledger.reads, open_store(), VIEWS) == []
 
 
@@ -155,7 +155,7 @@ def test_a_batch_that_another_runner_folded_first_is_dropped(
     waiting = store.writing
 
     def writing() -> Any:
-        monkeypatch.undo()  # once: the first runner has read its batch, and waits for the lock that the second holds
+        monkeypatch.undo()  # only once: the first runner has read its batch; the second folds it first
         second.catch_up()
         return waiting()
 
@@ -174,7 +174,7 @@ def test_views_that_are_further_on_skip_what_they_have_folded(
     store = open_store()
     Runner(ledger.reads, store, VIEWS).catch_up()
     ledger.finish("late")
-    # The changed view needs the whole log, all others only the new entries: one batch holds both.
+    # The changed view needs the whole log, all others only the new entries: one batch may have both.
     views = with_version(HANDOFF_VIEW.version + 1)
     runner = Runner(ledger.reads, store, views)
     runner.catch_up()
@@ -185,7 +185,7 @@ def test_views_that_are_further_on_skip_what_they_have_folded(
 
 
 def _fold_in_process(settings: Settings, path: Path, rounds: int) -> None:
-    runner_module.batch_events_max = 5  # many commits, so that the processes meet
+    runner_module.batch_events_max = 5  # many commits, so that the processes disturb each other
     with LocalClient(settings) as client:
         store = SqliteStore(path, ledger=client.ledger)
         for _ in range(rounds):
@@ -218,7 +218,7 @@ def test_processes_that_fold_at_once_apply_every_event_once(
 
 
 class UpdateRow(Row, frozen=True):
-    """The last update of a handoff, in a view that is folded before the one that reads it."""
+    """The last update of a handoff, in a view that joins rows of a view that is folded after it."""
 
     id: str
     updated_index: int = -1
@@ -255,7 +255,7 @@ def test_a_join_reads_what_a_later_view_has_folded_from_the_same_batch(
 
 
 def with_version(version: int) -> tuple[Projection[Any], ...]:
-    """Return the views, the handoffs being of another version that titles everything anew."""
+    """Return the views, with another version of the view of handoffs, which gives every handoff a new title."""
 
     def rows(state: Any) -> Any:
         title = f"version {version}"
@@ -394,5 +394,5 @@ def test_what_sqlite_gives_back_in_another_form_is_no_difference(
 
 
 def finding_of(ledger: ViewLedger, impact: bytes) -> bytes:
-    """Return the body of a finding with its impact spelled like this."""
+    """Return the body of a finding whose impact is spelled as given."""
     return body(ledger, b'{"finding":"f","impact":%b}' % impact, stream="session/zero")

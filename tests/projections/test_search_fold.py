@@ -1,4 +1,4 @@
-"""The fold of search: the words that it keeps of each event, and a decision for every kind."""
+"""The fold of search: the text that it stores for each event, and a decision for every kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deedbook.projections.search.queries import families_with_text
 from deedbook.projections.search.texts import TEXTS_OF, first_words
 from deedbook.projections.views.projection import Table
 
-# Kinds without texts of their own, or with texts that other events have.
+# Kinds that the search leaves out: they have no texts, or only texts that other events have, too.
 SILENT = {
     *("tot.model_answered", "tot.paused", "tot.resumed"),
     *(kind for kind in KINDS if kind.partition(".")[0] in ("ledger", "agent", "role", "key", "checkpoint_key", "blob")),
@@ -32,7 +32,7 @@ FIGURES = {"vectors": session.Vectors(know=0.5), "context_source": "author"}
 
 
 def text_of(data, stream=None):
-    """Return the text that the fold keeps of an event; None if it keeps none."""
+    """Return the text that the fold stores for an event; None if it stores none."""
     rows = rows_of(SEARCH_VIEW, "", [fact("bob", data, stream=stream)])
     return rows["search_texts"][0]["text"] if rows else None
 

@@ -1,4 +1,4 @@
-"""Searching a real ledger: results, their order, their pages, and harmless handling of any question."""
+"""Searching a real ledger: results, their order and their pages; no query text does harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from deedbook.projections.views.runner import Runner
 
 @pytest.fixture
 def written(ledger):
-    """Let bob log findings in a session; returns their indexes."""
+    """A function that lets an agent log findings in a session and returns their indexes."""
 
     def say(*findings, by="bob", name="s"):
         first = ledger.size + 1
@@ -53,7 +53,7 @@ def digest_of(store):
 
 
 def refusal(reader, text, **more):
-    """Return the code with which a question is refused."""
+    """Return the code with which a search is refused."""
     with pytest.raises(Refused) as refused:
         reader.answer("search.find", {"text": text} | more)
     return refused.value.code
@@ -419,7 +419,7 @@ def test_what_the_catalog_is_ahead_of_search_is_not_counted_yet(ledger, written,
     (hit,) = written("the pool")
     found(reader, "pool")
     written("the pool", name="t")
-    reader.answer("handoffs.list")  # now the catalog is ahead of the other views
+    reader.answer("handoffs.list")  # now the catalog is ahead of the search
     with reader.store.reading() as reading:
         answer = find_text(QueryContext(reading, 0), SearchText(text="pool"))
     assert ([one.event_index for one in answer.items], answer.total) == ([hit], 1)

@@ -1,4 +1,4 @@
-"""The sessions most similar to a task, with their dead ends and reasonings; and work that was done twice."""
+"""The sessions most similar to a task, with their dead ends and reasonings; and repeated work that is recognized."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reports(ledger):
 
 
 def write(ledger: ViewLedger, name: str, told: Account) -> None:
-    """Let bob do a piece of work, and publish a report on it."""
+    """Let bob record the session that an account describes, and publish a report on it."""
     findings = [session.FindingLogged(finding=finding) for finding in told.findings]
     ledger.emit_all("bob", f"session/{name}", session.SessionStarted(task=told.task), *findings)
     ledger.report(name, task=told.task, task_summary=told.outcome, key_findings=list(told.findings), ai_id="bob")
@@ -60,7 +60,7 @@ def write(ledger: ViewLedger, name: str, told: Account) -> None:
 
 @pytest.fixture(scope="module")
 def retold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """Work that was done once, and pieces that were done twice, with both accounts."""
+    """A reader of a ledger with work that was done once, and both accounts of work that was done twice."""
     with ViewLedger(tmp_path_factory.mktemp("retold") / ".deedbook") as ledger:
         for number, told in enumerate(ALONE):
             write(ledger, f"alone-{number}", told)
@@ -79,7 +79,7 @@ def names(reader: Reader, task: str, **more: Any) -> list[str]:
 
 
 def words_alone(reader: Reader, goal: str, own: str, count: int = 5) -> bool:
-    """Return whether plain BM25, on whole words and nothing else, ranks a session among the first."""
+    """Return whether plain BM25, on whole words alone, ranks a session among the first ``count``."""
     words = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_of(goal)))
     sql = (
         "SELECT e.stream FROM search_words JOIN events e ON e.event_index = search_words.rowid "
@@ -193,7 +193,7 @@ def test_the_work_of_somebody_else_is_found_by_the_words_in_which_it_was_set_aga
     others = [names(retold, goal, session=("b" if own[0] == "a" else "a") + own[1:]) for own, goal in asked]
     assert all(others)
     ours = sum(own in found for (own, _), found in zip(asked, others, strict=True))
-    plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # the first place goes to the goal itself
+    plain = sum(words_alone(retold, goal, own, 6) for own, goal in asked)  # 6: first comes the goal's own session
     assert ours >= plain
     assert ours >= 22
 
@@ -305,7 +305,7 @@ def test_the_goal_of_a_real_session_finds_what_else_it_recorded(ledger, reader, 
         except ValueError:
             continue
         if kind == "goals":
-            continue  # this account is the goal, so it was not written
+            continue  # goals are the queries of this test, so they are not imported
         if kind == "handoff" and len(note.get("task") or "") > 30:
             goals.append((session_id, note.pop("task")))
         notes.append(("/".join((kind, session_id, *rest)), note))

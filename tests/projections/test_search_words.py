@@ -1,4 +1,4 @@
-"""Words: every text can be found as it was written, in any script, by whole words and parts."""
+"""Words of the search: every text can be found as it was written, in any script, by whole words and by parts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deedbook.ledger.errors import Refused
 from deedbook.projections.search.queries import Term, excerpt_max_chars, excerpt_of, matches_in, terms_of
 from deedbook.projections.search.words import features_of, forms_of, stem_of, words_of, words_with_positions
 
-# Letters that fold to two, marks in and out of order, half-width kana, single jamo, an ideograph newer than Python's
-# tables, characters that join or separate words, and characters outside of words.
+# Letters that case folding turns into two, combining marks in and out of order, half-width kana, single jamo, an
+# ideograph newer than Python's Unicode tables, characters that join or separate words, and characters outside words.
 TRICKY = (
     "aZ09_-.:*\"'()[]^+ \t\n\0éßİſΣςﬁ½Ⅷẛ\u0301\u0308\u0323\u0345登録録页ｶﾞﾊﾟがか\u3099ー々ア한\u1112\u1161\u11ab가\u11a8กิ่"
 )

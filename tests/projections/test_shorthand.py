@@ -1,4 +1,4 @@
-"""Shorthand: it expands to the same bytes for every graph, and is used only if it saves tokens."""
+"""Shorthand expands to the original bytes for every graph, and is used only if it saves tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TEXTS = st.one_of(
 
 @given(st.dictionaries(st.sampled_from(HEADS), st.lists(TEXTS, min_size=1, max_size=12), min_size=1))
 def test_what_is_shortened_comes_back_byte_for_byte(statements: dict[str, list[str]]) -> None:
-    # A prompt's statements are never heads: ``own_line`` sees to that before.
+    # No statement looks like a heading, because ``own_line`` marks those that would.
     short = shorten(statements)
     back = {head: Counter(items) for head, items in read_statements(short.split("\n"))}
     assert back == {head: Counter(items) for head, items in statements.items()}
@@ -90,7 +90,8 @@ def test_phrases_end_at_words_and_are_few() -> None:
 
 def test_evidence_stays_with_its_own_statement() -> None:
     items = [f"the gateway of the {side} region drops calls [conf/all.yaml:4]" for side in "abcdefghij"]
-    short = shorten({BRIEF: items}, beside=SYMBOLS).partition("BRIEF: ")[2]  # so that phrases are left alone
+    # All symbols occur in ``beside``, so no phrase is abbreviated.
+    short = shorten({BRIEF: items}, beside=SYMBOLS).partition("BRIEF: ")[2]
     assert short.count("{") == 1
     assert short.endswith("]}")
 

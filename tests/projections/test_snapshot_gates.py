@@ -1,4 +1,4 @@
-"""The rules on a snapshot: each fires alone and names itself."""
+"""The rules about a snapshot: each can fire alone, and the answer names it."""
 
 from __future__ import annotations
 

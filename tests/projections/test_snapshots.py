@@ -33,18 +33,18 @@ from deedbook.projections.snapshots.vectors import read_vectors
 
 
 def session(**changed: Any) -> dict[str, Any]:
-    """Return a session as ``sessions.show`` answers."""
+    """Return a session in the form of an answer of ``sessions.show``."""
     empty: dict[str, Any] = {"id": "s1", "task": "", "summary": "", "updated_index": 7, "assessments": []}
     return empty | {"findings": [], "unknowns": [], "dead_ends": []} | changed
 
 
 def finding(text: str, index: int = 0, impact: float | None = None) -> dict[str, Any]:
-    """Return a finding as ``sessions.show`` answers."""
+    """Return a finding in the form of an answer of ``sessions.show``."""
     return {"finding": text, "evidence": [], "impact": impact, "event_index": index}
 
 
 class Answers:
-    """Answers view queries about one graph and one session, as a reader does."""
+    """A double of a reader, which answers queries about one graph and one session."""
 
     def __init__(self, memory: ReasoningMemory | None = None, shown: dict[str, Any] | None = None) -> None:
         self.memory, self.shown = memory, shown

@@ -27,7 +27,7 @@ ALL = [*ASKED, *((query, ARGUMENTS.get(query, {})) for query in sorted(RANKED))]
 
 @pytest.fixture
 def lived(monkeypatch, ledger):
-    """A ledger with every kind and with boundaries at small distances; its clock gives every reader the same time."""
+    """A ledger with events of every kind, in stretches of 13 events; every reader of it has the same time."""
     monkeypatch.setattr(store, "stretch_events", 13)
     monkeypatch.setattr(Reader, "_now_ms", lambda _, reading: last_ms(reading) + 1_000)
     live(ledger)
@@ -76,7 +76,7 @@ def test_people_read_the_views_with_tools_of_their_own_as_the_page_says_and_chan
     with psycopg.connect(shared.store.url, autocommit=True) as owner:
         schema = shared.store.schema
         owner.execute(grant.replace("SCHEMA;", f"{schema};").replace("SCHEMA SCHEMA", f"SCHEMA {schema}"))
-    shared.rebuild(["handoffs"])  # the new tables are granted, too
+    shared.rebuild(["handoffs"])  # the owner's grant must hold for the new tables, too
     with psycopg.connect(shared.store.url.replace("postgres@", "grafana@"), autocommit=True) as reading:
         by_status, last = (reading.execute(one).fetchall() for one in question.split(";")[:2])
         assert dict(by_status)["pending"] == len(

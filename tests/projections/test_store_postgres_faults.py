@@ -28,7 +28,7 @@ from deedbook.projections.views import runner
 from deedbook.projections.views.registry import VIEW_VERSIONS
 
 SECRET = "hunter2"
-# A worker that folds one event at a time, and reports each: a test kills it in the middle.
+# A worker that folds one event at a time and reports each, so that a test can kill it within its work.
 WORKER = """
 import sys
 from pathlib import Path
@@ -56,7 +56,7 @@ def live_a_little(ledger, count: int) -> None:
 
 
 def fold_at_last(reader) -> None:
-    """Fold, however often another worker is waited for in vain."""
+    """Fold; try again each time that waiting for another worker fails."""
     while True:
         with contextlib.suppress(Unavailable):
             reader.catch_up()
@@ -95,7 +95,7 @@ def test_a_worker_that_stands_still_with_the_lock_does_not_keep_others_from_it_f
     monkeypatch.setattr(of_postgres, "_SESSION", of_postgres._SESSION.replace("'60s'", "'1s'"))
     stopped = PostgresStore(database, ledger=ledger.reads.ledger)
     with Reader(ledger.reads, ledger.settings(), store=database) as other:
-        with pytest.raises(Unavailable), stopped.writing():  # the server ends its connection before it commits
+        with pytest.raises(Unavailable), stopped.writing():  # the server ends the idle connection of ``stopped``
             fold_at_last(other)
         assert other.answer("handoffs.show", {"id": "a"})["status"] == "pending"
     stopped.close()
@@ -152,7 +152,7 @@ def test_text_that_postgres_cannot_hold_comes_back_as_it_was(ledger, reader, sha
 
 
 def test_names_of_any_length_have_room_in_every_index_and_are_found(ledger, reader, shared):
-    chance = random.Random("names")  # so that the names cannot be compressed
+    chance = random.Random("names")  # random names, which cannot be compressed
     label, line = ("".join(chr(chance.randrange(0x4E00, 0x9FA5)) for _ in range(count)) for count in (9_000, 2_000))
     ledger.emit("bob", "session/own", session.SessionStarted(task="t", ai_id=label))
     report = {"report_type": "complete", "ai_id": label, "task_summary": "s", "calibration_status": "not_assessable"}
@@ -168,7 +168,7 @@ def test_names_of_any_length_have_room_in_every_index_and_are_found(ledger, read
         ledger.emit("bob", stream, imported.RecordImported(original="blake3:" + "1" * 64, **fields))
     reader.catch_up()
     shared.catch_up()
-    shared.rebuild([*VIEW_VERSIONS])  # also with all indexes made at once
+    shared.rebuild([*VIEW_VERSIONS])  # a rebuild makes all indexes at once
     assert digests_of(shared.store) == digests_of(reader.store)
     for query, arguments in (
         ("sessions.list", {"ai_id": label}),
@@ -330,7 +330,7 @@ def test_views_that_somebody_took_away_between_two_questions_are_made_again_wher
         with shared.store.writing() as writing:
             writing.drop("handoffs", is_live=True)
         assert shared.answer("handoffs.list") == expected
-    assert not notices  # an error under unexpected view versions is no damage
+    assert not notices  # the missing view is not reported as damage
 
 
 def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prepared_at_once(
@@ -342,7 +342,7 @@ def test_what_a_question_asks_of_postgres_travels_with_its_beginning_and_is_prep
     monkeypatch.setattr(
         Connection, "together", lambda self, asked: journeys.append(len(asked)) or together(self, asked)
     )
-    # A list of events makes one more query, for the words of the events on its page.
+    # Each query with its number of round trips. A list of events needs one more, for the sentences of its events.
     asked = (("agents.list", {}, 1), ("handoffs.facts", {"id": "work-1"}, 1), ("catalog.find", {}, 2))
     asked += (("handoffs.next", {"agent": "alice"}, 1),)  # nothing waits for alice, so no states are read
     for query, arguments, trips in asked:

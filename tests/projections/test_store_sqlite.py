@@ -1,4 +1,4 @@
-"""A damaged, foreign or unrelated views file is refused with the remedy: delete it, and project anew."""
+"""A file of views that is damaged, or belongs to something else, is refused with advice: delete and rebuild it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_input_error_on_a_full_disk_says_that_it_is_full(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, code: str
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=free, f_frsize=1))
-    error = sqlite3.OperationalError("disk I/O error")  # SQLite's error if there is no room for its shared memory
+    error = sqlite3.OperationalError("disk I/O error")  # SQLite's error if the disk has no room for its shared memory
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     with pytest.raises(Unavailable) as caught, translated(tmp_path / "views.db"):
         raise error

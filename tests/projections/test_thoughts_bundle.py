@@ -1,4 +1,4 @@
-"""A search replayed from an exported bundle: the same tree at every index, without the ledger it was searched in."""
+"""A search replayed from an exported bundle, without its ledger, has the same tree at every index."""
 
 from __future__ import annotations
 

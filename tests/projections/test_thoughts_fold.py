@@ -22,7 +22,7 @@ CONFIG = told.CONFIG
 
 
 def rows(count=END):
-    """Return the rows after so many events of the story."""
+    """Return the rows after the first ``count`` events of the story."""
     return rows_of(THOUGHT_VIEW, TASK, EVENTS[:count])
 
 
@@ -32,7 +32,7 @@ def task(count=END):
 
 
 def state(count):
-    """Return the state of the search after so many events."""
+    """Return the state of the search after the first ``count`` events."""
     return json.loads(task(count)["search_state"])
 
 
@@ -115,7 +115,7 @@ def test_the_best_path_and_the_frontier_move_with_the_search():
     assert state(6) == {"current_depth": 0, "frontier": ["root"], "best_path": ["root"]}
     assert state(11) == {"current_depth": 1, "frontier": ["node_1_1", "node_1_2"], "best_path": ["root", "node_1_1"]}
     assert state(12)["frontier"] == ["node_1_1"]
-    # Depth first: the deepest come first, and of those the best.
+    # Depth first: the frontier begins with the deepest nodes; of equally deep ones, the best comes first.
     assert state(17)["frontier"] == ["node_2_1", "node_2_2"]
     assert state(17)["best_path"] == ["root", "node_1_1", "node_2_1"]
     after_back = state(25)
@@ -241,10 +241,10 @@ def test_cost_is_what_answers_say_and_what_was_paid_for_requests_that_wait():
         return stats["llm_calls"], stats["tokens_in"], stats["tokens_out"]
 
     assert usage(*asked) == (2, 200, 20)
-    # The whole cost of the request: that of both answers, and of a failed call.
+    # The message has the whole cost of its request: of both paid answers and of a failed call.
     whole = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage(3, 200, 20)), index=902, causes=(6,))
     assert usage(*asked, whole) == (3, 200, 20)
-    # The cost never shrinks, even if an agent reports less after it lost count.
+    # The cost never shrinks, even if an agent reports less, for example after a restart.
     lost = told.spoken("generator", told.generated([told.N11], usage=kinds.Usage()), index=902, causes=(6,))
     assert usage(*asked, lost) == (2, 200, 20)
     failed = told.generated([], payload=None, error=BUSY, usage=kinds.Usage(requests=4))

@@ -1,4 +1,4 @@
-"""Queries about trees of thoughts: whole trees, at every index, and the proof that six agents ran."""
+"""Queries about trees of thoughts: whole trees, trees at every index, and the proof that six agents took part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token counts: one function, exact if possible, otherwise marked."""
+"""Token counts come from one function; they are exact if possible, otherwise marked as estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views that are deleted, replaced or damaged during a read are built anew; foreign files are not touched."""
+"""Views that are deleted, replaced or damaged during a read are rebuilt; files of other programs stay untouched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def delete_all(path: Path) -> None:
 
 
 def replace_by_garbage(path: Path) -> None:
-    """Replace a file by another one."""
+    """Replace a file by one that is no database."""
     other = path.with_name("other")
     other.write_bytes(b"no database " * 1000)
     other.replace(path)

@@ -1,4 +1,4 @@
-"""The published files in ``proto/`` match the code, are complete, and contain nothing that runs."""
+"""The published files in ``proto/`` match the code, are complete, and contain no program."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def validator(kind: str) -> jsonschema.Draft202012Validator:
 
 
 def objects_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of all objects that are not maps with free keys."""
+    """Return the paths of all objects that have fixed keys."""
     free = {"dependencies", "weights", "nodes"}
-    anything = {"answer", "metadata", "schema"}  # any content of a model, or a schema
+    anything = {"answer", "metadata", "schema"}  # fields with content from a model, or with a schema
     if isinstance(value, list):
         return [below for at, item in enumerate(value) for below in objects_in(item, (*path, at))]
     if not isinstance(value, dict) or (path and path[-1] in anything):
@@ -281,7 +281,7 @@ def test_the_specification_derives_the_keys_of_an_invitation_as_the_code_does() 
 
 @pytest.fixture
 def generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be generated a second time."""
+    """Let the contract be generated only once."""
     monkeypatch.setattr(contract, "generate", cache(contract.generate))
 
 

@@ -1,4 +1,4 @@
-"""The rules as data: complete, implemented condition by condition, and applied in every place that shows a status."""
+"""The rules in ``proto/rules`` are complete, and the code has everything that they need: conditions, waits, colours."""
 
 from __future__ import annotations
 

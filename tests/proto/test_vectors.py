@@ -1,4 +1,4 @@
-"""The frozen vectors, positive and negative, recomputed from their inputs by the ledger's own code."""
+"""The ledger's own code recomputes the frozen vectors, valid and invalid ones, from their inputs."""
 
 from __future__ import annotations
 

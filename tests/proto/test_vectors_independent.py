@@ -1,6 +1,6 @@
-"""The frozen vectors recomputed without the ledger: hashlib, PyNaCl, blake3 and encodings written out by hand.
+"""Recomputes the frozen vectors without the ledger's code: with hashlib, PyNaCl, blake3 and encodings written here.
 
-A vector that only the code which made it can reproduce proves nothing; this file is the second opinion.
+A vector proves something only if other code than the code that made it can reproduce it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sha256(data: bytes) -> bytes:
 
 
 def tree(leaves: list[bytes]) -> bytes:
-    """RFC 6962 §2.1, by its definition."""
+    """Return the root of leaves by the definition of RFC 6962 §2.1."""
     if len(leaves) == 1:
         return leaves[0]
     split = 1 << (len(leaves) - 1).bit_length() - 1
@@ -46,7 +46,7 @@ def tree(leaves: list[bytes]) -> bytes:
 
 
 def path(index: int, leaves: list[bytes]) -> list[bytes]:
-    """RFC 6962 §2.1.1, by its definition."""
+    """Return the path of a leaf by the definition of RFC 6962 §2.1.1."""
     if len(leaves) == 1:
         return []
     split = 1 << (len(leaves) - 1).bit_length() - 1
@@ -135,13 +135,13 @@ def test_events(case: Case) -> None:
 
 
 class Number(str):
-    """A number as its author wrote it."""
+    """A number in the digits in which its author wrote it."""
 
     __slots__ = ()
 
 
 def written(value: Any) -> str:
-    """The only form of JSON in a remnant: keys by code points, and numbers unchanged."""
+    """Return a value as JSON in the form of remnants: keys sorted by code points, numbers unchanged."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{written(key)}:{written(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -158,7 +158,7 @@ def marked(value: Any, mark: str, how: str) -> Any:
 
 
 def erased(value: Any, form: dict[str, Any], definitions: dict[str, Any], mark: str) -> Any:
-    """A value of a published schema without the texts that ``erasure.json`` names."""
+    """Return a value with the marks of erasure in place of the texts that ``erasure.json`` names for its schema."""
     texts: dict[str, str] = {}
     while "$ref" in form or "anyOf" in form:
         if "anyOf" in form:
@@ -293,7 +293,7 @@ def test_this_file_knows_nothing_of_the_ledger() -> None:
 
 @pytest.mark.parametrize("case", [case for case in cases("sealed_blobs") if "content" in case.values[0]])
 def test_sealed_blobs_open_as_the_specification_says(case: Case) -> None:
-    """With libsodium alone: the header by its lengths, the data key by its wrapping, all messages."""
+    """Only libsodium is used: to unwrap the data key from the header, and to open the content."""
     blob, key = bytes.fromhex(case["blob"]), bytes.fromhex(case["key"])
     assert blob[:9] == b"DEEDSEAL\x01"
     fields, at = [], 9

@@ -1,7 +1,8 @@
-"""Runs worlds, or one of them again with its trace.
+"""Runs simulated worlds, or one of them again with its trace.
 
-python -m tests.simulation the first 200 seeds python -m tests.simulation --seeds 0 10000 these, as far as the second
-python -m tests.simulation --seed 17 --trace one, and all that happened in it
+python -m tests.simulation                     the worlds of the first 200 seeds
+python -m tests.simulation --seeds 0 10000     the worlds of the seeds from 0 to 9,999
+python -m tests.simulation --seed 17 --trace   one world, with everything that happened in it
 """
 
 from __future__ import annotations

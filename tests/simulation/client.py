@@ -1,7 +1,7 @@
-"""A program's view of the cluster: the few calls of a ``nats`` client that the ledger makes.
+"""A program's client in a simulated cluster, with the calls of the ``nats`` client that the ledger makes.
 
-Between a program and the server of its own host nothing is lost while both run; a server that dies loses its messages
-in flight. Requests to other hosts are delayed, lost, and sometimes made twice; answers are lost, too.
+Between a program and the server of its own host, nothing is lost while both run; a server that dies loses its messages
+in flight. Requests to other hosts may be delayed, lost or repeated; answers may be lost, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SimMessage:
 
 @dataclass
 class Network:
-    """All links, and the subscriptions."""
+    """All connections in a world, and their subscriptions."""
 
     world: World
     cluster: Cluster
@@ -78,7 +78,7 @@ class Network:
 
 
 class SimClient:
-    """One connection of one process, to the server of ``server``."""
+    """A connection of a process to the server on the host ``server``."""
 
     def __init__(self, network: Network, process: Process, server: str) -> None:
         self.network, self.process, self.server = network, process, server
@@ -113,7 +113,7 @@ class SimClient:
     async def publish(
         self, subject: str, data: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Send a message; one of an atomic batch waits for the last one. A replica answers to ``reply``."""
+        """Send a message. Messages of an atomic batch wait for its last one. A replica answers to a given ``reply``."""
         headers = headers or {}
         if reply:
             name, asked = subject.removeprefix("$JS.API.DIRECT.GET."), msgspec.json.decode(data)
@@ -131,7 +131,7 @@ class SimClient:
                 self.network.send(client.process, _call, client, callback, SimMessage(subject, data))
 
     def _read_directly(self, inbox: str, work: Callable[[], list[tuple[int, Message]]]) -> None:
-        """Let the replica of this client's own server answer: with all that it has at once, or nothing."""
+        """Let the replica on this client's server answer, with all requested messages that it has, or not at all."""
 
         def answer(found: Any) -> None:
             if not self.is_connected:
@@ -196,7 +196,7 @@ class SimClient:
         return SimJetStream(self, timeout)
 
     async def ask(self, work: Callable[[], Any], timeout_s: float, *, direct: bool = False) -> Any:
-        """Send a request to the cluster and return its result. Raises the error of the answer; TimeoutError."""
+        """Send a request to the cluster and return its result. Raises the error in the answer, or TimeoutError."""
         network, process = self.network, self.process
         if self.is_closed or not process.is_alive:
             raise nats.errors.ConnectionClosedError
@@ -233,7 +233,7 @@ class SimClient:
 
 @dataclass
 class SimSubscription:
-    """The object by which a program ends a subscription."""
+    """A subscription of a program, which can end it."""
 
     client: SimClient
     entry: tuple[str, Any]
@@ -245,7 +245,7 @@ class SimSubscription:
 
 @dataclass
 class SimJetStream:
-    """Calls on streams."""
+    """The calls of a client about streams."""
 
     client: SimClient
     timeout_s: float
@@ -265,7 +265,7 @@ class SimJetStream:
         return raw(seq, await self._ask(lambda cluster: cluster.message(name, seq)))
 
     async def find_stream_name_by_subject(self, subject: str) -> str:
-        """Return which stream takes a subject. Raises NotFoundError."""
+        """Return the name of the stream that stores a subject. Raises NotFoundError."""
         name: str = await self._ask(lambda cluster: cluster.stream_of(subject))
         return name
 
@@ -290,7 +290,7 @@ def _tell(client: SimClient, message: SimMessage) -> None:
 
 
 def _call(client: SimClient, callback: Any, message: SimMessage) -> None:
-    """Deliver a message to a program. The program stores it or answers without waiting, so this needs no task."""
+    """Deliver a message to a program. Its callback must store or answer it without waiting, so it needs no task."""
     if client.is_closed or (work := callback(message)) is None:
         return
     violate = client.network.world.violate

@@ -1,14 +1,14 @@
-"""JetStream as far as it was measured: a cluster of one or three servers, its streams, its keys, and its faults.
+"""A model of JetStream, as we measured it: a cluster of one or three servers, its streams, its keys, and its faults.
 
-Each request runs at the leader of the servers, at one moment, whole or not at all; it needs a majority that hears the
-leader. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. A request in flight then may be done or
-not, and may even be done later: the client knows only that no answer came.
+The leader of the servers runs each request, at one moment, as a whole or not at all. It needs a majority of servers
+that hear it. When the leader dies or is cut off, nobody answers for 5 to 8 seconds. A request in flight at that time
+may be done, lost, or done later: the client knows only that no answer came.
 
-The named stream (10060) and compare-and-set (10071) are checked before anything else; an atomic batch is stored whole
-or refused (10071, 10208). A stream is made once: with other settings, or for subjects that another takes, it is refused
-(10058, 10065). A store that lost its end takes new messages at the end that is left, but loses it only while no server
-runs; one that lost its middle says so in its count of deleted messages; a flipped byte shows nowhere but in the
-message.
+A server checks the named stream (error 10060) and compare-and-set (10071) before anything else. It stores an atomic
+batch whole or refuses it (10071, 10208). It refuses to make a stream a second time with other settings (10058), or for
+subjects of another stream (10065). A store loses its last messages only while no server runs; then it takes new
+messages at the end that is left. A store that lost messages in the middle has them in its count of deleted messages. A
+flipped byte changes only its message, no count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Message:
 
 @dataclass
 class Stream:
-    """One stream: its configuration now and when it was made, and its messages by their sequences."""
+    """A stream: its configuration now and when it was made, and its messages by their sequence numbers."""
 
     config: StreamConfig
     made: StreamConfig
@@ -69,14 +69,14 @@ class Stream:
 
 
 def raw(seq: int, message: Message) -> RawStreamMsg:
-    """Return a stored message as a client gets it; the same one each time."""
+    """Return a stored message as a client gets it; each call returns the same object."""
     if message.raw is None:
         message.raw = RawStreamMsg(message.subject, seq, message.data, headers=message.headers)
     return message.raw
 
 
 def entry_in(seq: int, stored: RawStreamMsg | None, *, verify: bool = True) -> bytes | None:
-    """Return the result of ``entry_at``; a world decodes each message only once."""
+    """Return the result of the real ``entry_at``, which is stored with the message: each is decoded only once."""
     kept = {} if stored is None else stored.__dict__
     if "entry" not in kept:
         kept["entry"] = entry_at(seq, stored)
@@ -85,7 +85,7 @@ def entry_in(seq: int, stored: RawStreamMsg | None, *, verify: bool = True) -> b
 
 
 class Cluster:
-    """The servers on ``hosts``, one on each, and their common streams and keys."""
+    """The servers, one on each of ``hosts``, and their common streams and keys."""
 
     def __init__(self, world: World, hosts: Sequence[str]) -> None:
         self.world = world
@@ -134,7 +134,7 @@ class Cluster:
             self.world.tell("bus", f"is led by {self.leader}")
 
     def kill(self, *hosts: str) -> None:
-        """Let servers die: messages in flight to them are lost."""
+        """Kill servers: messages in flight to them are lost."""
         for host in hosts:
             self.down.add(host)
             self.restarts[host] += 1
@@ -207,7 +207,7 @@ class Cluster:
         return stored
 
     def near(self, name: str, seq: int, count: int) -> list[tuple[int, Message]]:
-        """Return stored messages of one replica: it may lag behind, or have a damaged copy of one of them."""
+        """Return stored messages from one replica, which may lag behind or have a damaged copy of a message."""
         stored, random = self.stream(name).messages, self.world.random
         found = [(at, stored[at]) for at in range(seq, seq + count) if at in stored]
         if found and random.random() < 0.1:
@@ -217,7 +217,7 @@ class Cluster:
         return found[: random.randrange(len(found) + 1)] if random.random() < 0.3 else found
 
     def stream_of(self, subject: str) -> str:
-        """Return the name of the stream that takes a subject. Raises NotFoundError."""
+        """Return the name of the stream that stores a subject. Raises NotFoundError."""
         for name, stream in self.streams.items():
             if subject in (stream.config.subjects or ()):
                 return name
@@ -226,7 +226,7 @@ class Cluster:
     def publish(
         self, pattern: str, name: str, messages: Sequence[Message], expected: int, *, is_whole: bool
     ) -> dict[str, Any]:
-        """Store messages in the expected stream and at the expected end, or none of them; return the answer."""
+        """Store all messages, if stream and last sequence are the expected ones, or none; return the answer."""
         try:
             stream = self.streams[self.stream_of(pattern)]
         except js.NotFoundError:
@@ -253,13 +253,13 @@ class Cluster:
             return
         seq = random.choice(sorted(stream.messages)[-20:])
         match random.randrange(4):
-            case 0:  # truncated after a clean stop: the end is gone, and the last sequence is not
+            case 0:  # truncated after a clean stop: the last messages are lost, but not the last sequence number
                 for lost in range(seq, stream.last_seq + 1):
                     stream.messages.pop(lost, None)
-            case 1:  # truncated after a kill: shorter, and it takes new messages at the new end
+            case 1:  # truncated after a kill: the stream is shorter, and takes new messages at its new end
                 self.lose_from(stream, random.choice([seq, stream.last_seq]))
                 return
-            case 2:  # one flipped byte: all counts are right
+            case 2:  # a flipped byte: all counts are right
                 before = stream.messages[seq]
                 stream.messages[seq] = Message(before.subject, b"!" + before.data[1:], before.headers)
             case _:  # any other number: the whole file is deleted

@@ -1,6 +1,6 @@
-"""One of several nodes: the real ``Membership``, ``Replica``, gate and follower, on this world's clock, log and bus.
+"""A simulated node among several: real ``Membership``, ``Replica``, gate and follower on the clock and bus of a world.
 
-Other parts of a node are left out: views, workers, metrics. Requests wait in one queue, not in one for each agent.
+Other parts of a node are left out: views, workers, metrics. There is one queue of requests, not one for each agent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Nowhere:
-    """A folder that stays empty, whatever is written to it."""
+    """A double of a folder that stays empty, whatever is written to it."""
 
     def __truediv__(self, _name: str) -> _Nowhere:
         return self
@@ -42,10 +42,9 @@ NOWHERE: Final = _Nowhere()
 
 
 class ClusterNode(SoloNode):
-    """A node, its disk and its server; ``start`` begins a new life of it.
+    """A node, its disk and its server; ``start`` starts it again after a crash.
 
-    ``at_publish`` is called once, after a publish of this node was acknowledged and before the node appends the
-    entries.
+    ``at_publish`` is called once: after a publish of this node was acknowledged, before the node appends the entries.
     """
 
     at_publish: Callable[[], None] | None = None
@@ -105,7 +104,7 @@ class ClusterNode(SoloNode):
         self.world.tell(self.host, "runs the workers" if does else "runs no workers")
 
     async def _claim(self) -> None:
-        """Sometimes claim that no node has an entry that this node lacks, and check that this is true."""
+        """From time to time, if this node thinks that it has the entries of all nodes, check that this is true."""
         while True:
             await asyncio.sleep(self.world.random.uniform(0.2, 3.0))
             size = len(self.invariants.history)

@@ -1,4 +1,4 @@
-"""One seed, one world: its programs, the faults that hit them, and whether it comes to rest afterwards."""
+"""The world of a seed: its programs, the faults that hit them, and the check that all work is done afterwards."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def parts(world: World) -> Iterator[None]:
-    """Replace everything that touches the machine by the world's own: clocks, files, log lines, known signatures."""
+    """Replace everything that uses the machine by parts of the world: clocks, files, log lines, signature checks."""
 
     def read(record: Record, ledger: str) -> Generation:
         return record.generation or Generation(ledger)
@@ -105,7 +105,7 @@ def parts(world: World) -> Iterator[None]:
 
 
 class Notes:
-    """The logs of programs, as lines of the trace."""
+    """Writes the log messages of programs as lines of the trace."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -124,7 +124,7 @@ _verify: Final = lru_cache(maxsize=100_000)(verify)
 
 
 class Fate:
-    """The programs in a world of one node, and the faults that hit them."""
+    """The programs in a world, and the faults that hit them."""
 
     def __init__(self, world: World) -> None:
         self.world, random = world, world.random
@@ -134,7 +134,7 @@ class Fate:
         self.network.loss, self.network.twice = random.choice([0.0, 0.01, 0.1]), random.choice([0.0, 0.02])
         self.invariants = Invariants(self.world, self.cluster, first_log().data, is_published_first=self.is_cluster)
         self.nodes: list[Any] = [self._node(host) for host in self.cluster.hosts]
-        most = random.choice([14, 14, 60])  # in some worlds the phase of several writing nodes is long
+        most = random.choice([14, 14, 60])  # in some worlds, agents submit for a long time
         self.agents = [SimAgent(self.network, name, random.randrange(2, most), self.invariants) for name in AGENTS]
         self.subscribers = [SimSubscriber(self.world, self.network, "watch", self._readable)]
         self.faults = 0
@@ -202,17 +202,17 @@ class Fate:
         self.world.later(self.world.random.uniform(0.1, 3.0), self.cluster.revive, host)
 
     def fault_store_damaged(self) -> None:
-        """Damage the stream while a node with all entries is healthy, and keep it so until the damage is repaired."""
+        """Damage the stream while a healthy node has all entries; spare this node until the damage is repaired."""
         if self.is_cluster:
             stream = self.cluster.log_stream()
             if not self._is_calm() or (stream and stream.last_seq > len(self.invariants.history)):
-                return  # an entry that was published and not yet appended is in the stream only
+                return  # the only copy of a published entry may be in the stream, if no node has appended it yet
             self._calm_until = self.world.now + calm_s
         if any(len(node.log.data) == len(self.invariants.history) for node in self.nodes):
-            self.cluster.damage()  # otherwise the damaged copy is the last one, which nothing can restore
+            self.cluster.damage()  # otherwise nothing could restore the damaged messages
 
     def fault_newest_entry_lost_while_a_node_starts(self) -> None:
-        """Let all servers lose an entry that one node is about to append, while another node starts."""
+        """Let all servers lose an entry that one node has published but not yet appended, while another node starts."""
         if self.is_cluster:
             having, starting = self.world.random.sample(self.nodes, 2)
             having.at_publish = lambda: self._lose_newest(having, starting)
@@ -220,16 +220,16 @@ class Fate:
     def _lose_newest(self, having: Any, starting: Any) -> None:
         stream = self.cluster.log_stream()
         if stream is None or self.world.now < self._calm_until or not self._is_calm():
-            return  # otherwise nobody may be left who has the entry
+            return  # otherwise no node may be left that has the entry
         self._calm_until = self.world.now + calm_s
         self.cluster.lose_from(stream, len(having.log.data) + 1)
         starting.process.kill()
         self.world.later(self.world.random.uniform(0.1, 1.5), starting.start)
-        # A node waits 2.5 s for those that it does not hear, so the one that has the entry is back before that.
+        # A node waits 2.5 s for nodes that it does not hear; the node that has the entry stops for a shorter time.
         self.world.later(0.05, having.process.stop_for, self.world.random.uniform(0.1, 2.0))
 
     def _is_calm(self) -> bool:
-        """Return whether all of several nodes run and reach each other, and a writing node has all entries."""
+        """Return whether all nodes run and reach each other, and a node that accepts submissions has all entries."""
         size, now = len(self.invariants.history), self.world.now
         bus = self.cluster
         if bus.down or bus.apart or bus.leader is None or now < bus.led_since + 1:
@@ -239,7 +239,7 @@ class Fate:
         return any(one.subscription is not None and len(one.log.data) == size for one in self.nodes)
 
     def _strike_one(self) -> None:
-        """Kill or stop a node while a damaged stream is repaired, if every node knows the extent of the repair."""
+        """Kill or stop a node while a damaged stream is repaired, if every node knows what has to be repaired."""
         size = len(self.invariants.history)
         nodes = [one for one in self.nodes if hasattr(one, "membership")] if self.is_cluster else []
         knowing = [one for one in nodes if max(len(one.log.data), one.membership.state.head) == size]
@@ -279,7 +279,7 @@ class Fate:
             node.backup = node.log.copy()
             return
         if node.record.generation is None or not self.cluster.holds(self.invariants.history):
-            return  # data that has no other copy is lost with the disk
+            return  # no loss of the disk while it has the only copy of an entry
         node.process.kill()
         node.log, node.backup = node.backup, None
         self.world.later(self.world.random.uniform(0.1, 3.0), node.start)

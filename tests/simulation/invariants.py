@@ -1,7 +1,7 @@
-"""The invariants of every world, checked when they could break and once more at the end.
+"""The invariants of every world, checked at each event that could break them and once more at the end.
 
-There is one history: whatever any node commits at an index is the same entry, byte for byte, so logs are beginnings of
-one another and their roots are equal at equal sizes.
+There is one history: all nodes commit the same entry at an index, byte for byte. So of two logs, the shorter is the
+beginning of the longer, and logs of equal size have equal roots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Invariants:
-    """Everything that was ever committed, published, acknowledged or refused in one world."""
+    """Records and checks everything that is committed, published, acknowledged or refused in a world."""
 
     def __init__(self, world: World, cluster: Cluster, first: Sequence[bytes], *, is_published_first: bool) -> None:
         self.world = world
@@ -62,7 +62,7 @@ class Invariants:
             self.history.append(data)
 
     def admitted(self, host: str) -> None:
-        """Note that a node decided entries itself."""
+        """Record that a node accepted entries as the deciding node."""
         if self.writers[-1:] != [host]:
             self.writers.append(host)
 

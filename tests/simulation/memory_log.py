@@ -1,8 +1,8 @@
-"""A log in memory that replaces LMDB: a transaction commits whole or not at all, and outlives a crash.
+"""A log in memory that replaces LMDB: a transaction commits as a whole or not at all, and survives a simulated crash.
 
-It has those methods of ``ledger.log.log.Log`` that the gate, the follower, the outbox and readers call. The real
-functions make and read heads, frontiers and records. ``observe`` is called with every commit, before anybody else can
-see it.
+It has the methods of ``ledger.log.log.Log`` that the gate, the follower, the outbox and readers call. Heads, frontiers
+and records are made and read by the real functions. ``observe`` is called with every commit, before any other program
+can see it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ lock_wait_s = 0.005
 
 
 class MemoryLog:
-    """One node's log: the content of its disk."""
+    """The log of a node: the content of its disk."""
 
     def __init__(self) -> None:
         self.head: Head | None = None
@@ -54,7 +54,7 @@ class MemoryLog:
         self._is_writing = False
 
     def announce(self) -> None:
-        """Nobody waits for a log in memory."""
+        """Do nothing: no program waits for commits of a log in memory."""
 
     def copy(self) -> Self:
         other = type(self)()
@@ -64,14 +64,14 @@ class MemoryLog:
         return other
 
     def begin(self, process: Process, observe: Callable[[int, list[bytes]], None]) -> None:
-        """Let the next life of its node use it; all commits are still there."""
+        """Let the restarted node use the log; it still has all commits."""
         self.process, self.observe = process, observe
         self._is_writing = False
 
     def set_shared(self, shared: ClusterRecord) -> None:
         self.state[keys.SHARED_KEY] = msgspec.msgpack.encode(shared)
 
-    # The parts of ``Log``: its blobs, its tables and its appender are this very object.
+    # In ``Log``, blobs, tables and appender are parts; here, this object is all of them.
 
     @property
     def blobs(self) -> Self:
@@ -150,7 +150,7 @@ def _unobserved(_start: int, _entries: Sequence[bytes]) -> None:
 
 
 class MemorySnapshot:
-    """The log as it is now; nobody writes during a read, and a writer sees the state at its start."""
+    """The current log: nobody writes during a read, and a writer sees the state at the start of its transaction."""
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
@@ -161,7 +161,7 @@ class MemorySnapshot:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Nothing is held."""
+        """Do nothing: a snapshot holds no resources."""
 
     def entry(self, index: int) -> bytes:
         if not 0 <= index < self.size:
@@ -181,10 +181,10 @@ class MemorySnapshot:
         return False
 
     def needs_rewriting(self) -> bool:
-        return False  # a world has no file to rewrite
+        return False  # a log in memory has no file
 
     def rewrite_mark(self) -> None:
-        """Nothing has to be rewritten."""
+        """Return None: nothing has to be rewritten."""
 
     def redactions(self) -> dict[int, RedactionRecord]:
         return {}  # no agent of the simulation redacts anything

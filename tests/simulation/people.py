@@ -1,8 +1,8 @@
-"""Agents that submit until they are answered, and subscribers that act on each event once: the clients of a world.
+"""The clients of a world: agents that submit until they are answered, and subscribers that act on each event once.
 
-An agent stores unanswered submissions on its disk and submits them again, the same bytes under the same ids, after a
-silence, an outage or its own death. A subscriber is the real ``Reactor`` over real SQLite; it dies at any statement,
-before or after it.
+An agent stores unanswered submissions on its disk. After a time-out, an outage or its own crash, it submits them again,
+with the same bytes and ids. A subscriber is the real ``Reactor`` with real SQLite; it may crash before or after any SQL
+statement.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POISON: Final = 11
 
 
 class SimAgent:
-    """One agent; ``answered`` is the number of its submissions with a known answer, stored on its disk."""
+    """An agent; ``answered``, the number of its submissions that were answered, is stored on its disk."""
 
     def __init__(self, network: Network, name: str, count: int, invariants: Invariants) -> None:
         self.network, self.world, self.name, self.count = network, network.world, name, count
@@ -81,7 +81,7 @@ class SimAgent:
                 self.world.violate(f"{self.name} was told wrongly that {number} was {outcome}")
 
     async def _submit(self, client: SimClient, number: int) -> bool | None:
-        """Return whether it was accepted; None if that is unknown."""
+        """Send a submission; return whether it was accepted, or None if that is unknown."""
         subject = submit_subject(actors().id, self.name)
         try:
             answer = await client.request(subject, b"%d" % number, timeout=answer_wait_s)
@@ -100,7 +100,7 @@ class SimAgent:
 
 
 class _Disk:
-    """The subscriber's SQLite file; ``dies_in`` counts statements until its death, at one or right after it."""
+    """The subscriber's SQLite file; ``dies_in`` is the number of statements until the subscriber crashes."""
 
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -139,7 +139,7 @@ class _Disk:
 
 
 class SimSubscriptions(Subscriptions):
-    """The real subscriptions over that disk."""
+    """The real subscriptions, stored in a ``_Disk``."""
 
     def __init__(self, disk: _Disk) -> None:
         self.path = Path("subscriptions.sqlite")
@@ -152,7 +152,7 @@ class SimSubscriptions(Subscriptions):
 
 
 class _NoNews(Unavailable):
-    """Nothing new to read."""
+    """There is nothing new to read."""
 
 
 class _Reads:
@@ -178,7 +178,7 @@ class _Reads:
 
     def entries(self, start: int, *, old_size: int = 0, **_asked: Any) -> Page:
         with self._snapshot() as snapshot:
-            # Another node may lag behind the node that was read before: its history is not another one, only older.
+            # This node may lag behind the node that the subscriber read before; its history is the same, but shorter.
             if snapshot.size <= start or snapshot.size < old_size:
                 raise _NoNews("BUS_UNAVAILABLE", "no news")
             data = snapshot.entries(start, limit=page_max, size_max_bytes=0)
@@ -186,7 +186,7 @@ class _Reads:
 
 
 class _Stop:
-    """A stop signal that is never set, and never waits."""
+    """A stop signal that is never set; waiting for it returns at once."""
 
     def is_set(self) -> bool:
         return False
@@ -196,7 +196,7 @@ class _Stop:
 
 
 class SimSubscriber:
-    """One subscription that records each event; some events are poison, and end as dead letters."""
+    """A subscription that records each event, except for poisonous events, which end as dead letters."""
 
     def __init__(self, world: World, network: Network, name: str, log: Callable[[], MemoryLog | None]) -> None:
         self.world, self.network, self.name = world, network, name
@@ -242,7 +242,7 @@ class SimSubscriber:
             raise ValueError("poison")
 
     def check_end(self, invariants: Invariants) -> None:
-        """Check the work: each event once, in order, except for the poisonous ones, which are dead letters."""
+        """Check that each event was recorded once, in order, and that the poisonous events are dead letters."""
         done = self.disk.db.execute("SELECT event_index, event_id FROM effects ORDER BY rowid").fetchall()
         aside = self.disk.db.execute("SELECT event_index, event_id FROM deedbook_dead_letters").fetchall()
         expected = [(index, event_id) for event_id, index in sorted(invariants.ids.items(), key=lambda one: one[1])]

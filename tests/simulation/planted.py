@@ -1,4 +1,4 @@
-"""Faults planted in the real code, each of which a few worlds must find: a simulator that finds nothing proves nothing.
+"""Faults to be planted in the real code. A few worlds must find each: a simulator that finds no fault proves nothing.
 
 A fault replaces a function by a wrong one; the checks of the worlds stay the same.
 """

@@ -1,7 +1,7 @@
-"""One node with its own server, as ``serve`` runs it: the gate commits, the log is the outbox, ``Publishing`` follows.
+"""A single node with its own server, as ``serve`` runs it: the gate commits, then ``Publishing`` publishes the log.
 
-Gate, publishing, scrub and generations are the real ones. If an older copy of the log was restored, the node must
-refuse to start; then the operator of this world restores the entries from the stream with the real follower.
+Gate, publishing, scrub and generations are the real code. If an older copy of the log was restored, the node must
+refuse to start. Then the world's operator restores the missing entries from the stream, with the real follower.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ group_max = 8
 
 
 class Record:
-    """The file that remembers the generation of the stream."""
+    """The file that stores the generation of the stream."""
 
     def __init__(self) -> None:
         self.generation: Generation | None = None
 
 
 class SoloNode:
-    """A node and its disk; ``start`` begins a new life of it."""
+    """A node and its disk; ``start`` starts it again after a crash."""
 
     def __init__(self, network: Network, host: str, invariants: Invariants) -> None:
         self.network, self.world, self.host, self.invariants = network, network.world, host, invariants
@@ -146,12 +146,12 @@ class SoloNode:
 
 
 def asked_for(message: SimMessage) -> Any:
-    """Return the submission that a message names: its author and number."""
+    """Return the submission that a message names by its author and number."""
     return checked(message.subject.rpartition(".")[2], int(message.data))
 
 
 def encoded(answer: list[Accepted] | DeedbookError) -> bytes:
-    """Return an answer as it is sent."""
+    """Return the bytes of an answer."""
     if isinstance(answer, DeedbookError):
         kind = "Refused" if isinstance(answer, Refused) and answer.code != "CLOCK_JUMPED" else "Unavailable"
         return msgspec.json.encode({"kind": kind, "code": answer.code})

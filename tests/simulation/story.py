@@ -1,7 +1,7 @@
-"""The events of agents: the same in every world, so that ten thousand worlds need only one signature of each.
+"""The events of agents. They are the same in every world, so that each is signed once for ten thousand worlds.
 
-An agent opens a session and logs findings in it, alone and in signed batches; one in nine is refused by every ledger,
-because it belongs to a session that nobody opened.
+An agent starts a session and logs findings in it, singly and in signed batches. Every ledger refuses one submission in
+nine, because it is about a session that nobody started.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AGENTS: Final = ("ada", "ben", "cleo", "dan")
 
 @cache
 def actors() -> Actors:
-    """Return everybody, with their keys."""
+    """Return root, node and agents with their keys."""
     clock = Clock(GIVEN_MS)
     return Actors(clock=clock)
 
@@ -77,5 +77,5 @@ def is_refused(number: int) -> bool:
 
 @cache
 def checked(author: str, number: int) -> CheckedSubmission:
-    """Return the same submission, its bytes looked at."""
+    """Return a submission after the gate's checks of its bytes and its signature."""
     return check(submission(author, number))

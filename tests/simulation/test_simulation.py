@@ -1,4 +1,4 @@
-"""Whole worlds of nodes, servers, agents and subscribers keep every invariant, whatever faults hit them."""
+"""Worlds of nodes, servers, agents and subscribers keep every invariant, whatever faults hit them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.planted import PLANTED, WORLDS_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Killed programs leave coroutines that never started, as a killed process does.
+# A killed program may leave coroutines that never started, of which Python would warn.
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
 SHARES: Final = 8
@@ -32,9 +32,9 @@ SEEN_FROM: Final = {
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    gc.freeze()  # worlds are full of cycles, which are found faster if older objects are not examined
+    gc.freeze()  # worlds have many reference cycles; they are found faster if older objects are not examined
     yield
-    gc.collect()  # otherwise the remains of a world would raise warnings in another test
+    gc.collect()  # otherwise objects of a world would cause warnings in another test
 
 
 def broken(outcome: Outcome) -> str:
@@ -48,7 +48,7 @@ def test_no_world_breaks_a_promise(share: int) -> None:
     count = times(40, 400) // SHARES
     outcomes = [run_seed(seed) for seed in range(share * count, (share + 1) * count)]
     assert [broken(outcome) for outcome in outcomes if outcome.violation] == []
-    assert len({outcome.entries for outcome in outcomes}) > 1  # worlds differ
+    assert len({outcome.entries for outcome in outcomes}) > 1  # the worlds differ
     for name in ("entries", "acknowledged", "effects", "changes", "faults"):
         metrics(f"{name} in simulated worlds", sum(getattr(outcome, name) for outcome in outcomes))
 

@@ -1,7 +1,7 @@
-"""A thread of a process that may wait for its event loop: the world pauses while it runs.
+"""A thread of a simulated process, which may wait for the process's event loop; the world pauses while it runs.
 
-The gate holds its write transaction while it publishes, in a thread that waits for a coroutine of the loop. Here the
-thread and the world take turns, so that what happens is in the same order every time.
+The gate publishes within its write transaction, in a thread that waits for a coroutine of the event loop. Here the
+thread and the world take turns, so that everything happens in the same order each time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """The process was killed at this point."""
 
 
 class _Worker:
-    """A thread of the operating system that makes one call after the other; turns are handed over by bare locks."""
+    """A thread of the operating system that makes calls, one after the other; locks hand turns over."""
 
     _idle: ClassVar[list[_Worker]] = []
 
@@ -39,12 +39,12 @@ class _Worker:
         return cls._idle.pop() if cls._idle else cls()
 
     def turn(self) -> None:
-        """Let it run until it waits, or its call returns."""
+        """Let the thread run until it waits or its call returns."""
         self.go.release()
         self.back.acquire()
 
     def wait(self) -> None:
-        """Called in the thread: let the world run until the thread's next turn."""
+        """Let the world run until the thread's next turn. Called in the thread."""
         self.back.release()
         self.go.acquire()
 
@@ -61,7 +61,7 @@ def _nothing() -> None:
 
 
 class Thread:
-    """One call in a thread; ``result`` is its future."""
+    """A call in a thread; ``result`` is the future of its result."""
 
     _own: ClassVar = threading.local()
 
@@ -84,7 +84,7 @@ class Thread:
         return thread
 
     def wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Called in the thread: run a coroutine in the loop, and return its result."""
+        """Run a coroutine in the event loop, and return its result. Called in the thread."""
         self._asked = work
         self._worker.wait()
         if self._answer is None:
@@ -128,7 +128,7 @@ class Thread:
 
 
 class Outcome:
-    """The return value of ``asyncio.run_coroutine_threadsafe``, for a thread."""
+    """A double of the future that ``asyncio.run_coroutine_threadsafe`` returns."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], _loop: object) -> None:
         self._work = work

@@ -1,8 +1,8 @@
-"""A world of one thread and one heap: its clocks, delays, losses, pauses and crashes come from a seed.
+"""A simulated world with one heap of callbacks. Clocks, delays, losses, pauses and crashes are drawn from a seed.
 
-Programs run as they are, coroutines and all: a ``Process`` is an event loop whose callbacks are in the world's heap. A
-process that is stopped (SIGSTOP) finds its callbacks late and in order when it continues; one that is killed never runs
-another line. Time passes only from one callback to the next, so a minute of it takes milliseconds.
+Programs run unchanged, with their coroutines: a ``Process`` is an event loop whose callbacks are in the world's heap. A
+process that was stopped (SIGSTOP) runs its callbacks late, in order, when it continues. A killed process never runs
+another line. Time passes only between callbacks, so a simulated minute takes milliseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Violation(AssertionError):
 
 
 class _Timer:
-    """A callback that may be cancelled before its time; what asyncio calls a handle."""
+    """A callback that may be cancelled before its time; asyncio calls this a handle."""
 
     __slots__ = ("arguments", "call")
 
@@ -54,7 +54,7 @@ def _nothing() -> None:
 
 
 class Process(asyncio.AbstractEventLoop):
-    """One life of a program on a host: its event loop and its clocks."""
+    """A program on a host between its start and its end: its event loop and its clocks."""
 
     def __init__(self, world: World, host: str) -> None:
         self.world, self.host = world, host
@@ -68,7 +68,7 @@ class Process(asyncio.AbstractEventLoop):
         return GIVEN_MS + int((self.world.now + self.world.skew_s.get(self.host, 0.0)) * 1000)
 
     def monotonic_ms(self) -> int:
-        """Return this life's monotonic time: no two lives count from the same moment."""
+        """Return the monotonic time of this process; each process counts from another time."""
         return self.boot_ms + int(self.world.now * 1000)
 
     def kill(self) -> None:
@@ -76,12 +76,12 @@ class Process(asyncio.AbstractEventLoop):
         while self.threads:
             self.threads.pop().kill()
         for task in self.tasks:
-            with contextlib.suppress(ValueError, RuntimeError):  # it is running, or would wait while it closes
+            with contextlib.suppress(ValueError, RuntimeError):  # the coroutine is running, or waits while it is closed
                 task.get_coro().close()  # type: ignore[union-attr]
         for task in self.world.tasks_to_wake(self):
             coroutine: Any = task.get_coro()
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()  # otherwise Python would warn of it in the test that runs when it is collected
+                coroutine.close()  # otherwise Python would warn of it later, in any test
 
     def stop_for(self, seconds: float) -> None:
         self.stopped_until = max(self.stopped_until, self.world.now + seconds)
@@ -98,13 +98,13 @@ class Process(asyncio.AbstractEventLoop):
             if isinstance(error, Exception | asyncio.CancelledError):
                 self.world.violate(f"a task of {self.host} died of {error!r}", error)
             elif error is not None:
-                raise error  # the test itself raises it, for example at its time limit
+                raise error  # not the simulated program but the test raised it, for example at its time limit
 
     def time(self) -> float:
         return self.world.now
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        """Run it after everything that is due at this moment; futures, which pass a context, need no handle."""
+        """Run a callback after all that are due now. Futures, which pass a context, need no handle."""
         world = self.world
         if context is None:
             return self.call_at(world.now, callback, *args)
@@ -151,7 +151,7 @@ class Process(asyncio.AbstractEventLoop):
 
 
 class World:
-    """Everything that exists under one seed."""
+    """Everything that exists in the simulation of one seed."""
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.seed = seed
@@ -166,12 +166,12 @@ class World:
         self.count = 0
 
     def add(self, process: Process, when: float, call: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        """Put a callback of a process into the heap; callbacks of one moment run in the order of their insertion."""
+        """Add a callback of a process to the heap; callbacks with equal times run in the order of their insertion."""
         self.count += 1
         heappush(self.heap, (max(self.now, when), self.count, process, call, arguments))
 
     def tasks_to_wake(self, process: Process) -> list[asyncio.Task[Any]]:
-        """Return the tasks of a process whose next step is due, including all that have not started."""
+        """Return the tasks of a process whose next step is in the heap, including tasks that have not started."""
         steps = (getattr(step[3], "__self__", None) for step in self.heap if step[2] is process)
         return [task for task in steps if isinstance(task, asyncio.Task)]
 
@@ -179,7 +179,7 @@ class World:
         self.add(self.nature, self.now + seconds, call, arguments)
 
     def run(self, until: float) -> None:
-        """Let time pass. Raises Violation."""
+        """Run callbacks until a time. Raises Violation."""
         heap, before = self.heap, events._get_running_loop()
         events._set_running_loop(self.current)
         try:
@@ -214,7 +214,7 @@ class World:
             self.trace.append(f"{self.now:9.3f} s  {who:<8} {what}")
 
     def violate(self, what: str, cause: BaseException | None = None) -> None:
-        """Note that something happened that must not; the world ends after this step."""
+        """Record that an invariant was violated; the world ends after this step."""
         self.tell("!", what)
         if self.violation is None:
             self.violation = Violation(what)
