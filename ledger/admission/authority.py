@@ -93,7 +93,7 @@ def _clock_set(event: Event, _state: Layer) -> None:
 
 
 def _invited(event: Event, state: Layer) -> None:
-    """An admin may invite the agents that they may register. The token's keys belong to that name for good."""
+    """An admin may invite the agents that they may register. Keys from the token belong to this name for ever."""
     data = typed(event, authority.AgentInvited)
     _require_may_register(event, state, data.roles)
     _require_free_name(event, state, data.name)
@@ -339,7 +339,7 @@ def _key_of(record: registry.AuthorityRecord) -> keys.Key[Any]:
 
 
 def _rule(check: Callable[[Event, Layer], None]) -> Rule:
-    """Return the rule that makes the checks, then stores what the event changes."""
+    """Return a rule that calls ``check``, then stores the records that the event changes."""
 
     def rule(event: Event, state: Layer, _: StreamState | None) -> None:
         check(event, state)

@@ -1,6 +1,7 @@
 """The checks of a submission that need only its bytes: format, schema, id, signature, and a scan for secrets.
 
-Secrets are searched here, where threads work in parallel. ``ledger.admission.decide`` refuses them in their order.
+The search for secrets is here, because threads run these checks in parallel. ``ledger.admission.decide`` then refuses
+the events with secrets.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Clock:
         self.now = 0
 
     def mark(self) -> ClockMark | None:
-        """Return the state for ``go_on``; None while the next entry has to decide."""
+        """Return the state for ``go_on``; None while a time is in doubt until the next entry."""
         return None if self._doubt else ClockMark(self._before, self.now, self._changed_at, dict(self._jumps))
 
     def go_on(self, mark: ClockMark, index: int) -> None:

@@ -1,4 +1,4 @@
-"""The rules of declared kinds: an admin declares them, and agents with one of their roles publish their events.
+"""The rules of declared kinds: an admin declares a kind, and agents with one of the kind's roles publish its events.
 
 Replayable, like all of ``admission.rules``. An erased event has no fields to check, and has the same effect as before.
 """
@@ -46,7 +46,7 @@ def published(event: Event, state: Layer, _: StreamState | None) -> None:
 
 
 def known_kind(state: Layer, name: str) -> KindRecord:
-    """Return the record of a declared kind. Raises Refused: ``UNKNOWN_KIND`` with near names."""
+    """Return the record of a declared kind. Raises Refused: ``UNKNOWN_KIND`` with similar names."""
     kind = state.record(keys.kind_key(name))
     if kind is None:
         raise unknown_kind(name, declared_names(state))

@@ -1,8 +1,9 @@
 """Rewrites the file of a log that still holds erased bodies, while others read and write the log.
 
-The new file is built beside the log, page by page, from its entries, whose state is replayed: records may hold erased
-texts, too. Then the write lock is taken, the entries that were appended meanwhile are added, and the file replaces the
-log's file (``log.rewrite``). So a writer waits only for the last few entries.
+The new file is built beside the log, page by page. It gets the log's entries, and a state that is replayed from them,
+because the log's state records may hold erased texts, too. Then the write lock is taken, the entries that were appended
+meanwhile are added, and the file replaces the log's file (``log.rewrite``). So a writer waits only for the last few
+entries.
 
 If another body is erased meanwhile, the new file may hold it. Then it is deleted, and the rewriting begins again.
 """

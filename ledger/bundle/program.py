@@ -76,7 +76,7 @@ def schemas() -> bytes:
 
 
 def _bare(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without texts for readers. A field with the name of such a text has a schema, and stays."""
+    """Return a schema without its titles and descriptions. A field that is called title or description stays."""
     return {
         name: part for name, part in schema.items() if name not in _FOR_READERS or (isinstance(part, dict) and part)
     }

@@ -59,7 +59,7 @@ class BundleReader(Resource):
 
     @property
     def disagreement(self) -> Corrupted | None:
-        """None: the audit that made this reader compared the bundle with the trust stores."""
+        """Always None, because the audit that made this reader already compared the bundle with the trust stores."""
         return None
 
     @cached_property

@@ -177,7 +177,7 @@ async def stream_info(client: Client, generation: Generation, wait_s: float = li
 async def open_stream(client: Client, generation: Generation, replicas: int = 1) -> Generation:
     """Return the generation to record, after making its stream if the generation was never recorded.
 
-    Of several nodes that make it, one is first, and its stream counts. A recorded stream is never made again. Raises
+    If several nodes make it, the stream of the first one counts. A recorded stream is never made again. Raises
     Unavailable: ``BUS_DEGRADED`` if the stream is gone or altered; ``BUS_UNAVAILABLE`` without an answer, or if another
     stream was made meanwhile.
     """

@@ -41,7 +41,7 @@ def _agent(agent: str) -> str:
 
 
 def _kind(kind: str) -> str:
-    """Return the two tokens of a kind. Of a declared one, the words after ``x`` are one token, joined by hyphens."""
+    """Return the two tokens of a kind. For a declared kind, the second joins all words after ``x`` with hyphens."""
     first, _, rest = kind.partition(".")
     if re.fullmatch(OWN_KIND_PATTERN, kind) is not None:
         return f"{first}.{rest.replace('.', '-')}"

@@ -8,7 +8,7 @@ from deedbook.ledger.format.envelope import Entry, decode_entry
 
 
 def read_event(index: int, data: bytes | Entry) -> Event:
-    """Return the event in an entry or in its bytes; of a family without a usable package here, with ``UnreadData``.
+    """Return the event in an entry, or in its bytes. If its family has no usable package, its data is ``UnreadData``.
 
     Raises Refused: the bytes are not an entry of a known kind.
     """

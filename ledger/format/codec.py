@@ -1,7 +1,7 @@
 """The only encoders and decoders of Deedbook: strict JSON for signed bodies, minimal msgpack for stored data.
 
 ``msgspec`` accepts duplicate keys and large integers in float fields. So a decoded value is encoded again in sorted
-form. Only if that differs from the bytes, the slower standard parser, with hooks, checks every key and number.
+form. If the result differs from the bytes, the slower standard parser, with hooks, checks every key and number.
 """
 
 from __future__ import annotations

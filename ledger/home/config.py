@@ -1,6 +1,7 @@
 """The types of ``config.toml``, and the settings that are passed down.
 
-A ledger's folder that was found by walking up is data, often a stranger's. So the file is read into two types.
+A ledger's folder that was found in a parent folder is untrusted data: it may be a stranger's. So the file is read into
+two types.
 ``Config`` is harmless and takes effect at once. ``Actions`` can run a program or send data; callers get it only through
 ``trust.actions_of``. Each new setting belongs to one of the two types, and a test checks that.
 """

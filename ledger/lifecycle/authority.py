@@ -108,7 +108,7 @@ class AgentRecord(msgspec.Struct, frozen=True, array_like=True):
         return None
 
     def ended_grants(self, index: int, roles: Collection[str]) -> tuple[Grant, ...]:
-        """Return its grants after it lost these roles at an entry."""
+        """Return its grants, with those of ``roles`` ended at the entry ``index``."""
         return tuple(
             replace(grant, ended_index=index) if grant.ended_index is None and grant.role in roles else grant
             for grant in self.grants
@@ -650,7 +650,7 @@ def _held(agents: Agents, name: str, roles: Collection[str], index: int) -> bool
 
 
 def is_doubtful(agents: Agents, key: str) -> bool:
-    """Return whether some signature of a key, or some role of its agent, may rest on a compromised one."""
+    """Return whether a signature of a key may be compromised, or a role of its agent may rest on a compromised one."""
     record = agents.key(key)
     if record is None:
         return False

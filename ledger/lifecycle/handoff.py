@@ -261,7 +261,7 @@ def _opened(question: Question[HandoffState]) -> HandoffState:
 
 
 def _handovers(before: HandoffState, event: Event, reviewer: str) -> tuple[Decision, ...]:
-    """Return the hand-overs of the review after an event with content, up to the one to its present reviewer."""
+    """Return the hand-overs that gave the review to ``reviewer``, after an event that sets the content."""
     if not (isinstance(event.data, kinds.HandoffAmended) and event.data.hands_over):
         return before.handovers if reviewer == before.reviewer else ()
     handovers = (*_until(before.handovers, event.author), Decision(event.index, event.author, event.key))

@@ -231,7 +231,7 @@ def _check_mark(mark: Mark, marks: tuple[str, ...], question: Question[Any]) -> 
 
 
 class FamilyState(msgspec.Struct, frozen=True, array_like=True, tag="family"):
-    """The packed state of a stream of a family with its own type. The package is loaded only for a decision."""
+    """The packed state of a stream of a package's family. Only a decision loads the package, which knows its type."""
 
     packed: bytes
 
@@ -340,7 +340,7 @@ def replacement_is_another(question: Question[Any]) -> Unmet | None:
 
 
 def replacement_exists(question: Question[Any], ledger: LedgerState) -> Unmet | None:
-    """An event of the stream of the same family that ``by`` names counts; condition ``replacement_exists``."""
+    """The stream that ``by`` names, of the same family, has a valid event; condition ``replacement_exists``."""
     (family, _, name), by = question.event.stream.partition("/"), question.data.by
     record = ledger.stream(f"{family}/{by}")
     if record is not None and record.state is not None:

@@ -144,7 +144,7 @@ class BlobFiles:
             path.unlink(missing_ok=True)
 
     def names(self) -> Iterator[str]:
-        """Yield the path of everything below the folder, relative to it: ``BLOB_NAME``, ``PART_NAME`` or strange."""
+        """Yield the relative path of everything below the folder: blobs, parts, and files that do not belong there."""
         with suppress(FileNotFoundError):
             for path in sorted(self.path.iterdir()):
                 is_folder = path.is_dir() and not path.is_symlink()
@@ -157,7 +157,7 @@ class BlobFiles:
         return self._below(part_name(digest, upload))
 
     def _below(self, name: str) -> Path:
-        """Return the path of a file. Raises NotADirectoryError: a folder that it is in is a link."""
+        """Return the path of a file. Raises NotADirectoryError: a folder in the path is a link."""
         path = self.path / name
         if self.path.is_symlink() or path.parent.is_symlink():
             raise NotADirectoryError(errno.ENOTDIR, "it is in a link", str(path))

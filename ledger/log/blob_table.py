@@ -145,7 +145,7 @@ class BlobTable:
         return None if data is None else intent_decoder.decode(data)
 
     def intents(self, digest: bytes = b"", start: bytes = b"") -> Iterator[Intent]:
-        """Yield the intents for a blob, or all, in the order of digests and authors, from this order's ``start`` on."""
+        """Yield the intents for a blob, or all, in the order of (digest, author), from the position ``start`` on."""
         for _, data in self._items(INTENT + digest, INTENT + start):
             yield intent_decoder.decode(data)
 

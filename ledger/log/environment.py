@@ -185,7 +185,7 @@ class Environment:
 
     @contextlib.contextmanager
     def rewriting(self, *, waits: bool = True) -> Iterator[bool]:
-        """Take the lock for rewriting the file. If another process has it, yield False, without waiting for the end."""
+        """Take the lock for rewriting the file. Without ``waits``, yield False if another process has it."""
         descriptor = self._lock_folder(waits=waits)
         try:
             yield descriptor is not None
@@ -210,7 +210,7 @@ class Environment:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
-        """Count a transaction of this process; if the file was rewritten, first wait for the others and open it."""
+        """Count a transaction of this process. If the file was rewritten, first wait for the others; open it."""
         depth = getattr(self._nested, "depth", 0)
         with self._turn:
             # a transaction within another one of this thread uses the same file, even if the file was replaced since

@@ -28,7 +28,7 @@ from deedbook.ledger import limits
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. It comes several times within each time of ``Timing``."""
+    """Time has passed. The driver sends several of these within the shortest waiting time of ``Timing``."""
 
 
 class Interrupted(msgspec.Struct, frozen=True):

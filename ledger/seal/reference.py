@@ -41,7 +41,7 @@ def read_reference(text: str) -> SealedReference | None:
 
 
 def with_references(text: str, shown: Callable[[SealedReference], str]) -> str:
-    """Return a text, such as a page that quotes events, with ``shown`` in place of each reference."""
+    """Return a text, such as a page that quotes events, with the result of ``shown`` in place of each reference."""
     return REFERENCE.sub(lambda match: shown(_reference(match)), text) if "sealed:" in text else text
 
 

@@ -66,7 +66,7 @@ Serve: TypeAlias = Callable[[str, Request], Awaitable[bytes]]
 
 
 class _ByteRate:
-    """The recent bytes of one agent, minus those that its allowed rate covers since then."""
+    """The recent bytes of one agent, as a leaking bucket: they decrease at the agent's allowed rate."""
 
     def __init__(self) -> None:
         self._bytes = 0.0
@@ -227,8 +227,8 @@ class Intake:
             answer = await self._serve(agent, message)
             subscription = self._subscriptions.get(agent)
             if subscription is not None and (pause_s := subscription.answers.add(len(answer))):
-                # Its turn lasts until here, so that an agent that does not read its answers cannot fill the server's
-                # memory faster.
+                # The request occupies a running slot during this pause. So an agent that does not read its answers
+                # fills the server's memory no faster than at the allowed rate.
                 await asyncio.sleep(pause_s)
         finally:
             self._queue.finish(agent, size)

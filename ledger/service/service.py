@@ -262,7 +262,7 @@ class Service:
         return "ready" if self._admits else "follower" if self._reads_on else "catching up"
 
     async def take(self, *, admits: bool, reads: bool) -> None:
-        """Accept submissions or not, and reads or not: a node that lacks entries does not."""
+        """Set whether this node accepts submissions, and whether reads; a node that lacks entries must not."""
         self._admits, self._reads_on = admits, reads
         for intake, served in self._intakes():
             await intake.follow(served)

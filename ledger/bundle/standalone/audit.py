@@ -187,7 +187,7 @@ class Audit:
             if event.entry.is_erased:
                 self.authority.find_erased(event)
             for name, version in zip((event.stream, ""), event.entry.versions, strict=True):
-                self.versions[name] = version  # a wrong count is one problem, not one of every entry after it
+                self.versions[name] = version  # so that a wrong count is reported once, not for every entry after it
 
     def read_event(self, index: int, data: bytes, proof: tuple[bytes, str] | None) -> Event:
         """Return the event in an entry, and check its signature. An unreadable entry of a log is a gap."""
@@ -502,7 +502,7 @@ class Audit:
         self.problems.sort(key=lambda problem: (problem[0] is None, problem[0] or 0))
 
     def settle_erased(self) -> None:
-        """Record erased entries that no redaction names. One that is missing or cannot be read may name them."""
+        """Record erased entries that no redaction names. A missing or unreadable entry may be that redaction."""
         is_log = self.manifest["content"] == "log"
         for index in self.authority.unconfirmed():
             message = "its body is missing, and no later entry.redacted names its remnant"

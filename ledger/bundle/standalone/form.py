@@ -84,14 +84,14 @@ class Entry(NamedTuple):
         return self.stored is not self.body
 
     def is_signed_over(self, root: bytes) -> bool:
-        """Return whether the signature is valid, over a batch with this root."""
+        """Return whether the signature is valid for a batch with this root."""
         return is_signed(self.key, signed_bytes(self.batch_size, root), self.signature)
 
     def is_signed_in_batch(self, path: list[bytes]) -> bool:
-        """Return whether the signature is valid, over the batch with the root to which the path leads."""
+        """Return whether the signature is valid for the batch whose root is computed from the path."""
         try:
             root = path_root(self.commitment, self.position, self.batch_size, path)
-        except WrongError:  # a path that leads nowhere shows no signature
+        except WrongError:  # the path is invalid, so it connects the event to no signed batch
             return False
         return self.is_signed_over(root)
 
@@ -347,7 +347,7 @@ class Kinds:
         return Event(index, f"event:{entry.commitment.hex()}", entry, body, kind, stream, body["author"], content)
 
     def check_data(self, kind: str, data: Any) -> str:
-        """Check the fields of a kind; return the family of its streams, for a declared kind the beginning of its name.
+        """Check the fields of a kind; return the family of its streams, or ``OWN`` for a declared kind.
 
         The fields of a declared kind are compared with its schema later, because an earlier entry has that schema.
         """
@@ -459,7 +459,7 @@ class Kinds:
         return None
 
     def check_any(self, value: Any, schemas: list[dict[str, Any]], path: str) -> None:
-        """Check that a value matches one of several schemas. The error is the last one, or that of an unknown field."""
+        """Check that a value matches one of several schemas. If not, raise the unknown field, or the last error."""
         faults: list[WrongError] = []
         for schema in schemas:
             try:
