@@ -60,7 +60,7 @@ def table_records(reader: PageReader, table: str, findings: Findings) -> Iterato
 
 
 def check_state(reader: PageReader, replay: LogReplay, findings: Findings) -> None:
-    """Compare every stored record, and the head, with the replayed ones."""
+    """Compare every stored record with the replayed one, and the stored head with the replayed head."""
     expected = replay.memory.packed
     seen: set[bytes] = set()
     for key, value in table_records(reader, "state", findings):
@@ -198,7 +198,7 @@ def _last_index(key: bytes, value: bytes) -> int | None:
 
 
 def _is_unread(key: bytes, replay: LogReplay) -> bool:
-    """Return whether a record is of a stream whose family's package is not installed here."""
+    """Return whether a record belongs to a family whose package is not installed here."""
     family = key[1:].partition(b"/")[0].decode("utf-8", "replace")
     return key[:1] == stream_key("")[:1] and family in replay.unread
 

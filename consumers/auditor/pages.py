@@ -1,4 +1,4 @@
-"""Sends the records of a table of a log that may be damaged: the main function of a process that may crash (``child``).
+"""Reads a table of a log that may be damaged, in a process that may crash, and sends its records to the parent.
 
 LMDB maps its file into memory and believes what the pages say, so a damaged page can end the process with SIGSEGV or
 SIGBUS, or raise. The parent uses what arrived before the end.

@@ -193,7 +193,7 @@ class LogReplay(Replay):
             self._erased_since[index] = (entry, candidate)
 
     def _check_same(self, index: int, entry: Entry, candidate: Candidate, *, is_of_authority: bool) -> None:
-        """Report a remnant whose event differs from the one that an earlier audit verified, as a full replay would."""
+        """Report a remnant with another event than an earlier audit verified; a full replay would report it, too."""
         body, key = candidate.body, self.state.key(entry.key.hex())
         is_same = self.memory.index_of(body.stream, candidate.id) == index
         is_same = is_same and (body.kind in AUTHORITY_KINDS) == is_of_authority

@@ -291,7 +291,7 @@ def is_root(wanted: str, root_key: str) -> bool:
 
 
 class ReplayOutcome(NamedTuple):
-    """The outcome of a replay, from which a report is made. ``root`` is None if one of the ``size`` entries is lost."""
+    """The outcome of a replay, from which a report is made. ``root`` is None if any of the ``size`` entries is lost."""
 
     replay: Replay
     size: int

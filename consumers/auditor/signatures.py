@@ -42,7 +42,7 @@ def cores() -> int:
 
 
 def find_bad(chunk: list[Signed]) -> list[tuple[int, int]]:
-    """Return the index and the number of events of each batch of a chunk whose signature is wrong."""
+    """Return the batches of a chunk whose signature is wrong: for each, its index and its number of events."""
     return [(index, count) for index, count, key, signed, sig in chunk if not verify(key, signed, sig)]
 
 

@@ -166,7 +166,7 @@ def unmapped_record(
 
 
 def body_of(content: bytes, mapped: Mapping[str, Any] | None = None) -> str:
-    """Return the lines of an original whose text no mapped field has, as far as an entry has room beside ``mapped``."""
+    """Return the lines of an original that are in no mapped field, as many as fit into the entry with ``mapped``."""
     mapped = mapped or {}
     known = "\n".join(" ".join(text.split()) for text in _texts_in(mapped))
     lines = content.decode("utf-8", "replace").splitlines()

@@ -101,7 +101,7 @@ def _warnings(name: str, recorded: GraphState, events: Sequence[EventData]) -> l
 
 
 class _Suggested:
-    """The links that the words of steps and conclusion suggest, as the importer finds them; computed once."""
+    """The links that the importer's rules find in the words of the steps and conclusion; computed once."""
 
     def __init__(self, memory: ReasoningMemory) -> None:
         self._memory = memory

@@ -93,7 +93,7 @@ class ProseStore(Subscriptions):
 class _Worker:
     """Reacts to every concluded reasoning, and to its assumptions that are settled later, as ``author`` (role service).
 
-    ``name`` is that of its subscription.
+    ``name`` is the name of its subscription.
     """
 
     name: str

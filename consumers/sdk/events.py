@@ -47,7 +47,7 @@ class EventMarks:
             self._keys.setdefault(key["key"], []).append(key)
 
     def mark(self, event: Event) -> dict[str, Any]:
-        """Return ``compromised`` and ``redacted`` of an event, as views mark it; empty for most events."""
+        """Return the marks ``compromised`` and ``redacted`` of an event, as views have them; empty for most events."""
         if event.kind == "key.compromised" or self._is_filtered:
             self._read()
         since = [key["compromised"] for key in self._keys.get(event.key, ()) if event.index >= key["since"]]

@@ -161,7 +161,7 @@ def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str],
 
 
 def last_ms_of(session: Mapping[str, Any]) -> int:
-    """Return when a session ended, else the time of its last event (the ledger's clock)."""
+    """Return the time at which a session ended, or if it is open, the time of its last event (the ledger's clock)."""
     if session["ended_ms"] is not None:
         return int(session["ended_ms"])
     logged = (session[name] for name in ("assessments", "findings", "unknowns", "dead_ends", "tools"))

@@ -137,7 +137,7 @@ class _Packer:
                 self._offer(name, 0, cut(value, _share_tokens.get(name, _other_share_tokens)))
 
     def offer_lines(self, name: str) -> None:
-        """Take a line of each item: the longest lines with which all fit, else as many of the shortest as fit."""
+        """Take a line of each item, as long as possible if all of them fit; else as many short lines as fit."""
         values = self.source.fields[name]
         for tokens in _line_tokens:
             self.taken[name] = {position: cut(value, tokens) for position, value in enumerate(values)}

@@ -42,7 +42,7 @@ def _dead_ends(answer: dict[str, Any]) -> Iterator[str]:
     if answer["dead_ends"] or answer.get("dead_ends_left_out"):
         yield "Dead ends: do not try these again"
     for dead_end in answer["dead_ends"]:
-        # A dead end that names no session is of the resumed session.
+        # A dead end without a session is one of the resumed session.
         source = f"  [{dead_end['session']}]" if "session" in dead_end else ""
         source += f"  [imported by {dead_end['imported']}]" if "imported" in dead_end else ""
         yield _item(f"{dead_end_text(dead_end)}{source}")

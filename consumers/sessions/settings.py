@@ -134,7 +134,7 @@ def name_of(text: str) -> str:
 
 
 def text_of(name: str) -> str | None:
-    """Return the text of a name from ``name_of``; None if the name is cut, or not one of ours."""
+    """Return the text from which ``name_of`` made a name; None if the name was cut, or ``name_of`` did not make it."""
     if name == _EMPTY:
         return ""
     try:

@@ -128,7 +128,7 @@ def task_info(events: Sequence[Event], task: Task) -> dict[str, Any]:
 
 
 def _lines(events: Sequence[Event], task: Task) -> Iterable[_Line]:
-    """Yield the lines of all agents in the order of the log: their own, and derived ones for events without."""
+    """Yield the lines of all agents in the order of the log; a line is derived for each event without its own."""
     rounds = _Rounds()
     config = task.config if task.search else None
     logs = [event for event in events if isinstance(event.data, kinds.TotLogWritten)]

@@ -273,7 +273,7 @@ def path_to(nodes: Nodes, node_id: str) -> list[kinds.ThoughtNode]:
 
 
 def fitting(items: Iterable[S]) -> list[S]:
-    """Return the items that fit one message together, preferring the first ones."""
+    """Return as many of the first items as fit together into one message."""
     batch, left = list[S](), batch_size_max_bytes
     for item in items:
         if (size := len(msgspec.json.encode(item))) <= left:

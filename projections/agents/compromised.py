@@ -24,7 +24,7 @@ from deedbook.projections.answers.query import Arguments, Plain, QueryContext, j
 
 names_listed_max: Final = 10
 
-# The stream family of each group of queries whose rows have an id and no stream, and the column of that id.
+# For each group of queries whose rows have no stream: the family of the stream, and the column with its name.
 _STREAMS: Final = {
     "handoffs": ("handoff", "id"),
     "sessions": ("session", "id"),

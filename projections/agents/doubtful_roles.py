@@ -24,7 +24,7 @@ _BY_AUTHORS: Final = (
 
 
 class _AgentsNow:
-    """The grants of roles and the keys as they are now, also in an answer about the past."""
+    """The present grants of roles and the present keys; they count in an answer about the past, too."""
 
     def __init__(self, context: QueryContext) -> None:
         self._context = context
@@ -46,7 +46,7 @@ class _AgentsNow:
         return self._agents.get(name)
 
     def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex), as far as a report changes it."""
+        """Return the record of a signing key (hex), with only those fields that a report about the key can change."""
         if public_key not in self._keys:
             rows = self._context.rows(f"SELECT * FROM {KEYS_NOW} WHERE key = ?", (public_key,))  # noqa: S608 - fixed texts
             self._keys[public_key] = None if not rows else _key_record(rows[0])

@@ -1,4 +1,4 @@
-"""The view of agents: the gate's own records of each agent, of every key that it ever had, and of its invitation."""
+"""The view of agents: the gate's own records of agents, of all keys that they ever had, and of their invitations."""
 
 from __future__ import annotations
 

@@ -384,11 +384,11 @@ class _Folds:
         self._size_bytes = 0
 
     def known(self, name: str) -> _Known | None:
-        """Return a stream that was folded, as of the head under which it was verified last."""
+        """Return the last verified state of a folded stream, with its fold; None if the stream was not folded."""
         return self._known.get((name, None))
 
     def folded(self, stream: CheckedStream, size: int | None) -> _Known:
-        """Return a stream with its fold; ``size`` is the size of the log that it is of, None for the present one."""
+        """Return a stream with its fold. ``size`` is the log's size for which it was read; None: the present log."""
         key, entries = (stream.name, size), stream.entries
         known = self._known.get(key)
         fold = _StreamFold(stream.name) if known is None else known.fold

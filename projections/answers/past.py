@@ -1,4 +1,4 @@
-"""The views as of an earlier entry: made of the present views and a fold of less than 1,024 entries.
+"""The views as they were after an earlier entry: made from the present views and a fold of less than 1,024 entries.
 
 - Rows of events never change. Those of the first N events are the rows with ``event_index < N``: an SQL view with the
   table's name, visible to one connection only, so every index of the table still works.

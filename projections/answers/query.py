@@ -24,7 +24,7 @@ from deedbook.projections.stores.store import ReadTransaction, Value
 page_rows_max: Final = 500
 candidates_max: Final = 10
 near_names_max: Final = 2_000
-"""The number of newest names among which similar ones are searched; this takes a tenth of a second."""
+"""Similar names are searched only among this many of the newest names, which takes a tenth of a second."""
 prefix_digits_min: Final = 12
 ref_digits: Final = 64
 _LISTS: Final = {
@@ -381,7 +381,7 @@ def only_match(
 
 
 def _list_command(what: str) -> str:
-    """Return the verb that lists things of a type, of the core or of a family."""
+    """Return the verb that lists things of this type; a family may bring the type and its verb."""
     families = (family.lists[what] for family in installed() if what in family.lists)
     return _LISTS.get(what) or next(families, "")
 

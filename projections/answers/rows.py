@@ -50,7 +50,7 @@ class RowSource(States, Protocol):
     def select(
         self, table: Table, by: str, *, newest_first: bool = False, limit: int | None = None, **where: Condition
     ) -> list[dict[str, Any]]:
-        """Return rows ordered by a column; each column in ``where`` has the value, one of the values, or is in a range.
+        """Return rows ordered by a column. ``where`` gives for a column a value, a list of values, or a range.
 
         None is no condition.
         """

@@ -76,7 +76,7 @@ def content_words(text: str) -> list[str]:
 
 
 def clauses(text: str) -> list[str]:
-    """Return the parts of a text that are statements of their own, trimmed, without empty ones."""
+    """Return the clauses of a text, each a statement of its own, trimmed, without empty ones."""
     return [part.strip() for part in _CLAUSE_END.split(text) if part and part.strip()]
 
 

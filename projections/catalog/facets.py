@@ -40,7 +40,7 @@ _CONDITIONS: Final = {
     "type": "e.type = ?",
     "tag": f"({_OF_TOPIC} OR {Route('a tag', None).streams()})",
 }
-# The tags of the streams ``s`` with the ``number`` of their events, each stream once for each of its tags.
+# For each tag: the number of events that have it as topic, or whose stream has it. A stream counts once for a tag.
 _TAGS: Final = f"""
     WITH chosen AS ({{}}), counted AS (SELECT stream, count(*) AS number FROM chosen GROUP BY stream)
     SELECT tag AS value, sum(number) AS number FROM (
@@ -94,7 +94,7 @@ class EventFacets(FacetArguments, frozen=True):
 
 
 def narrow(where: query.Where, args: FacetArguments, *, but: str = "") -> query.Where:
-    """Add the conditions for events ``e``, except that of the argument ``but``."""
+    """Add the conditions of all filters on the events ``e``, except that of the argument ``but``."""
     for name, text in _CONDITIONS.items():
         value = getattr(args, name)
         if value is not None and name != but:

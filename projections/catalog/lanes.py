@@ -46,7 +46,7 @@ LISTING: Final = query.Listing(
     cursors="events",
 )
 _AGENT: Final = AGENT.format("s")
-# A session of imported records ends with the last of them; it is listed where it begins.
+# A session of imported records ends with the last of them, but is listed where it begins.
 _SESSIONS: Final = f"""
     SELECT s.id, {_AGENT} AS agent, s.task, s.status, s.happened_ms AS from_ms,
         CASE WHEN s.imported IS NULL THEN s.ended_ms

@@ -102,7 +102,7 @@ class HandoffFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unreceived(self) -> bool:
-        """Whether it is approved, and nobody can claim it: its receiver is unknown or lost the role."""
+        """Whether it is approved, but its receiver cannot claim it: they are unknown here, or lost the role."""
         is_claimable = self.status == "approved" or self.is_lapsed
         is_receiver_able = self.is_receiver_registered and not self.receiver_void
         return is_claimable and not is_receiver_able and not self.is_orphaned

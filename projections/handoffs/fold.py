@@ -321,7 +321,7 @@ def _remarked(state: HandoffRecord, position: int, remark: CriterionRemark) -> H
 
 
 def _questions(questions: tuple[QuestionText, ...], event: Event) -> tuple[QuestionText, ...]:
-    """Return the questions after one more event about one of them."""
+    """Return the questions after an event about one of them."""
     data = event.data
     if isinstance(data, kinds.HandoffQuestionAsked):
         return (*questions, QuestionText(data.question, data.place, event.index))
@@ -419,7 +419,7 @@ def _shared(record: HandoffRecord) -> object:
 
 
 def _related(lookup: Lookup, changed: Collection[str], agents: Collection[str]) -> set[str]:
-    """Return the handoffs that depend on changed ones, and those whose agents were added, removed or lost a key.
+    """Return the handoffs that depend on changed ones, and those whose agents were added or removed, or lost a key.
 
     A report of a stolen key may invalidate decisions behind any open or verified handoff, so it concerns all of them.
     """

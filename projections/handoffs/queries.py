@@ -23,7 +23,7 @@ from deedbook.projections.reasoning.route import Route, Tag
 VALID: Final = (
     "(w.leased IS NULL OR w.leased = CASE WHEN ? BETWEEN w.lease_from_ms AND w.lease_until_ms - 1 THEN 1 ELSE 0 END)"
 )
-"""The rows ``w`` of ``handoff_waits`` that are valid at a time (Unix ms), as an SQL condition."""
+"""An SQL condition: the row ``w`` of ``handoff_waits`` is valid at a time (Unix ms)."""
 IS_READY: Final = f"EXISTS (SELECT 1 FROM handoff_waits w WHERE w.handoff_id = h.id AND w.action = 'claim' AND {VALID})"  # noqa: S608 - fixed texts
 """Whether the receiver of the handoff ``h`` can claim it at a time (Unix ms)."""
 READY: Final = f"SELECT w.handoff_id FROM handoff_waits w WHERE w.action = 'claim' AND {VALID}"  # noqa: S608 - fixed texts
@@ -182,7 +182,7 @@ def history_left_out(context: query.QueryContext, args: HandoffList | Board, sta
 
 
 def filtered(args: HandoffList | Board, status: Status | None) -> query.Where:
-    """Return the conditions of a list or of a column of the board."""
+    """Return the conditions that select the handoffs of a list, or those of one column of the board."""
     where = query.Where()
     for column, value in (("status", status), ("receiver", args.receiver), ("sender", args.sender)):
         where.equal(f"h.{column}", value)

@@ -47,7 +47,7 @@ KIND_EVENTS: Final = Table("kind_events", KindEventRow, primary_key=("event_inde
 
 
 def keys(event: Event) -> tuple[str, ...]:
-    """Return the kind: the declared one, or that of the event."""
+    """Return the declared kind: the one that the event declares, or the kind of the event."""
     return (event.kind,) if is_own(event.kind) else (event.name,)
 
 

@@ -33,7 +33,7 @@ def counting(step: ReasoningStep) -> list[Settlement]:
 
 
 def outcome_of(step: ReasoningStep) -> Settlement | None:
-    """Return the settlement that decides: the newest that refutes, else the newest; None if nobody settled it."""
+    """Return the settlement that decides: the newest refutation, else the newest settlement; None without any."""
     settlements = counting(step)
     refuting = [settlement for settlement in settlements if not settlement.holds]
     return next(reversed(refuting or settlements), None)

@@ -48,7 +48,7 @@ class Route(NamedTuple):
         return f"SELECT r.id FROM reasonings r WHERE {' AND '.join(parts)}"  # noqa: S608 - fixed texts
 
     def streams(self) -> str:
-        """Return the condition that an event ``e`` is of such a reasoning or handoff.
+        """Return the condition that an event ``e`` belongs to a reasoning or handoff that passes the filters.
 
         It binds the values three times.
         """

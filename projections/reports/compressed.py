@@ -128,7 +128,7 @@ def _top(texts: Sequence[str], count_max: int, chars_max: int) -> list[str]:
 
 
 def _left_out(report: Report, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return, by key, the number of omitted and of shortened entries, also for fields without a key."""
+    """Return for each key how many entries were left out and how many were shortened, even for fields without a key."""
     more: dict[str, Any] = {}
     whole_texts = {
         "task": [report.title],

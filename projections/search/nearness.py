@@ -94,7 +94,7 @@ class Question(NamedTuple):
         return cls(text, forms, weights, math.fsum(weights.values()) / (1 + _saturation(length)))
 
     def score(self, text: str) -> float:
-        """Return BM25 of a text, divided by that of a text of the question's words alone: at most 1."""
+        """Return the text's BM25, divided by that of a text of only the question's words: at most 1."""
         features = features_of(text)
         saturation = _saturation(features.total())
         common = [
@@ -177,7 +177,7 @@ def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> lis
 
 
 def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
-    """Return how far the cosine of each of the newest events is above that of the next nearest.
+    """Return for each of the newest events how far its cosine is above those of the next nearest events.
 
     Spellings are compared only if needed.
     """

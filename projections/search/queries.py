@@ -176,7 +176,7 @@ def count_found(context: QueryContext, args: SearchFilter) -> Facets:
 
 
 def _size(context: QueryContext) -> int:
-    """Return the number of events that both views have: another process may have updated one of them further."""
+    """Return the number of events that both views have: another process may have updated one further than the other."""
     return min(
         version.position
         for version in context.reading.view_versions()

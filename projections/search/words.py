@@ -38,8 +38,8 @@ _RANGES: Final = (
     "\u3105-\u312f\u31a0-\u31bf"  # bopomofo
     "\U00016fe0-\U0001b2ff\U00020000-\U0003fffd"  # Tangut, Nüshu, further kana and Han, also those still to come
 )
-# Characters that are normalised together with the letter before them: marks, further jamo of a syllable, invisible
-# ones.
+# Characters that are normalised together with the letter before them: marks, further jamo of a syllable, and invisible
+# characters.
 _NO_MARKS: Final = "\u00a0-\u00bf\u2000-\u20cf\u2100-\u2bff\u2e00-\u2e7f\u3000-\u3029\u3030-\u303f\uff00-\uff65"
 _FOLLOWING: Final = (
     rf"[\u00ad\u1160-\u11ff\u200c-\u200f\u202a-\u202e\u2060-\u206f\uff9e\uff9f]|(?![{_NO_MARKS}])[^\w\x00-\x7f]"

@@ -68,7 +68,7 @@ class _Phrase(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The phrase as it occurs in ``words``, each word between spaces of its own, as a literal."""
+        """The phrase as an SQL literal, in the form of ``words``: each word between spaces of its own."""
         return _literal(" " + "  ".join(self.words) + ("" if self.is_beginning else " "))
 
     @property

@@ -139,7 +139,7 @@ class PostgresTransaction:
         """Replace and add rows and states."""
         replaced = list(changes.replaced)
         if replaced and (boundary := boundary_before(version.position)):
-            # A state that changes for the first time after the boundary is stored as of the boundary.
+            # If this is the state's first change after the boundary, store the state as it was at the boundary.
             stored, live = (
                 self._physical(of(view.name).name, is_live=version.is_live)
                 for of in (boundary_states_table, states_table)

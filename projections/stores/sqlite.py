@@ -278,7 +278,7 @@ class SqliteTransaction:
 
     def write(self, version: ViewVersion, view: Projection[Any], changes: Changes) -> None:
         if changes.replaced and (boundary := boundary_before(version.position)):
-            # A state that changes for the first time after the boundary is stored as of the boundary.
+            # If this is the state's first change after the boundary, store the state as it was at the boundary.
             stored, live = (self._physical(version, of(view.name)) for of in (boundary_states_table, states_table))
             sql = f'INSERT INTO "{stored}" SELECT ?1, key, changed, data FROM "{live}" WHERE key = ?2 AND changed < ?1'  # noqa: S608
             self._db.executemany(sql, [(boundary, key) for key in changes.replaced])

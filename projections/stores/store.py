@@ -66,7 +66,7 @@ class BoundaryStateRow(Row, frozen=True):
 
 
 def boundary_states_table(view: str) -> Table:
-    """Return the table of the states of a view as of each earlier boundary of the log (see ``stretch_events``).
+    """Return the table of a view's states as they were at each earlier boundary of the log (see ``stretch_events``).
 
     It stores only states that changed after the boundary. All others are still the same in ``states_table``.
     """
@@ -102,7 +102,7 @@ def skipped_table(view: str) -> Table:
 
 
 def tables_of(view: Projection[Any]) -> tuple[Table, ...]:
-    """Return the tables of a view, with those of its states (present and at boundaries) and of skipped entries."""
+    """Return a view's tables: its own, those of its states (present and at boundaries), and that of skipped entries."""
     states = () if view.state is NoState else (states_table(view.name), boundary_states_table(view.name))
     return (*view.tables, *states, skipped_table(view.name))
 

@@ -154,6 +154,6 @@ def _as_returned(row: Row) -> Row | list[Value]:
 
 @cache
 def _changed_columns(row: type[Row]) -> list[int]:
-    """Return the positions of the columns of rows that hold values of type bool or float."""
+    """Return the positions of the columns that hold bool or float."""
     types = [{field.type, *get_args(field.type)} for field in msgspec.structs.fields(row)]
     return [position for position, of in enumerate(types) if of & {bool, float}]

@@ -167,7 +167,7 @@ def kinds_of(stream: str) -> frozenset[str]:
 
 
 def names_of(stream: str) -> Callable[[Event], tuple[str, ...]]:
-    """Return the ``keys`` function of a view of streams ``stream/NAME``: the name, or nothing for another stream."""
+    """Return the ``keys`` function of a view of streams ``stream/NAME``: it returns NAME, or nothing for others."""
     start = f"{stream}/"
     return lambda event: (event.stream[len(start) :],) if event.stream.startswith(start) else ()
 

@@ -1,4 +1,4 @@
-"""The tables of all views and of all queries, those of families too; both load their modules on first use.
+"""All views and all queries, with those of families; their modules are loaded on first use.
 
 A query needs the views that every query brings up to date, and perhaps those of its *group*: of full-text search, or of
 a family. So a family whose package is broken or slow affects only its own queries.

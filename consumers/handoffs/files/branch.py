@@ -1,4 +1,4 @@
-"""The files of a folder on the base of a pull request, read from git without running anything of the repository.
+"""Reads the files of a folder on the base of a pull request from git, without running any program of the repository.
 
 Two commits count. The *base* is the branch that the pull request goes to: its signed files and its file ``ROOT`` are
 trusted. The *fork* is the commit where the branches separated: a file that is equal there and here was not changed.

@@ -112,7 +112,7 @@ def _line_of(position: int, before: tuple[Checkbox, ...], after: tuple[Checkbox,
 
 
 def history_problems(file: str, before: SignedEntries, after: SignedEntries, following: str) -> list[FileProblem]:
-    """Return the problem if a signed file lacks entries of the signed file before it, or has different ones."""
+    """Return the problem if the later signed file lacks entries of the earlier one, or has different ones."""
     changed = [index for index, data in before.entries.items() if after.entries.get(index) != data]
     if not changed and after.size >= before.size:
         return []

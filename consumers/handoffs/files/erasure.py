@@ -163,7 +163,7 @@ def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _left(line: bytes, marked: list[bytes]) -> bytes:
-    """Return the ledger's line for an erased line, else the beginning of the erased line with a mark."""
+    """Return what replaces an erased line: the ledger's line, or if there is none, the line's beginning with a mark."""
     same = [other for other in marked if line.startswith(other.partition(_MARK)[0])]
     return max(same, key=lambda other: other.index(_MARK), default=_beginning(line) + _MARK)
 

@@ -140,7 +140,7 @@ class Folder:
             self._say(handoff["id"], sync.held_notice(handoff["id"], HeldEdit(what, reviewer, command)))
 
     def _agreed(self, handoff: dict[str, Any]) -> sync.FileState:
-        """Return the stored state of a file, also if a crash or another save came after the signing."""
+        """Return the stored state of a file; it is right even if a crash, or another save, came after the signing."""
         agreed = self._store.agreed(handoff["id"]) or sync.FileState()
         for index in [line["event_index"] for line in handoff["log"]] if agreed.event_id else ():
             if index > agreed.position and read_event(index, self._author.client.entry(index)).id == agreed.event_id:
@@ -265,10 +265,11 @@ class Folder:
         return file_now(handoff | {"status": status, "tasks": fresh, "criteria": unmet, "log": []}, template)
 
     def _present_base(self, handoff: dict[str, Any], plain: bytes, now: bytes) -> bytes:
-        """Return the ledger's version as the base of a file that this agent never synchronised, or nothing.
+        """Return the base of a file that this agent never synchronised: the ledger's version, or nothing.
 
-        Its differences are then edits of other agents, which only those can sign. It returns nothing, so that a person
-        compares the two, if this agent could sign one of them, or if the file looks older than the ledger.
+        With the ledger's version as the base, the differences are edits of other agents, which only those can sign.
+        With nothing, a person must compare the two: if this agent could sign one of the edits, or if the file looks
+        older than the ledger.
         """
         edited, ledger = parse(plain), parse(now)
         if comparison.looks_outdated(base=ledger, edited=edited):

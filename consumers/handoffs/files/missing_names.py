@@ -21,7 +21,7 @@ from deedbook.projections.handoffs.claims import claims_over
 
 
 def is_unconfirmed(row: Mapping[str, Any]) -> bool:
-    """Return whether a row of ``handoffs.existing`` is of an imported handoff that nobody here has confirmed."""
+    """Return whether a row of ``handoffs.existing`` is an imported handoff that nobody here has confirmed."""
     return row["status"] == "pending" and row["claimed_status"] is not None
 
 
@@ -75,7 +75,7 @@ class ImportNeeds(NamedTuple):
 
 
 def needs_of(rows: Iterable[Mapping[str, Any]], agents: AgentNames, importer: str | None) -> ImportNeeds:
-    """Return what the handoffs of an import need; ``rows`` as of ``handoffs.existing``."""
+    """Return what the handoffs of an import need from people; ``rows`` are those of ``handoffs.existing``."""
     unconfirmed = [row for row in rows if is_unconfirmed(row)]
     pending = [row for row in unconfirmed if not claims_over(row["claimed_status"])]
     humans, reviewers = agents.having("human"), agents.having("reviewer", "human")

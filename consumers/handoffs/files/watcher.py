@@ -176,7 +176,7 @@ class Watcher:
         return None
 
     def _report_outage(self, id_: str, error: DeedbookError | OSError) -> None:
-        """Report an outage once, as long as it stays the same."""
+        """Report an outage once; report it again only if its error changes."""
         text = str(error)
         is_known = text in self._waiting.values()
         self._waiting[id_] = text

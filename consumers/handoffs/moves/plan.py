@@ -44,7 +44,7 @@ from deedbook.ledger.secrets.redaction import redact
 from deedbook.projections.briefs.tokens import greatest, most_tokens
 
 tokens_max: Final[Mapping[HarnessName, int]] = {"claude-code": 100_000, "codex": 125_000, "gemini": 400_000}
-"""The size of a moved session in tokens: about half the window of the smallest present model of the harness."""
+"""The size of a moved session in tokens: about half the context window of the harness's smallest present model."""
 tokens_min: Final = 1_000
 record_max_chars: Final = 400
 records_max_bytes: Final = 12_000

@@ -89,7 +89,7 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
     files = find_sessions(place)
     if named is None and files:
         return files[0]
-    # The name of a file of Gemini has only the beginning of the id.
+    # The name of a Gemini file has only the beginning of the session's id.
     part = named[:_short_id_chars] if named and place.harness == "gemini" else named
     matches = [file for file in files if part and part in file.stem]
     if len(matches) == 1:

@@ -78,7 +78,7 @@ class NotifierStore(Subscriptions):
         return rows[0] if rows else None
 
     def begin_attempt(self, delivery: Delivery, next_ms: int) -> None:
-        """Count an attempt before it is made; it is due again at ``next_ms`` if the process does not survive it."""
+        """Count an attempt before it is made; if the process dies in it, the delivery is due again at ``next_ms``."""
         sql = "UPDATE deliveries SET attempts = attempts + 1, next_ms = ? WHERE number = ?"
         self.run(sql, next_ms, delivery.number)
 

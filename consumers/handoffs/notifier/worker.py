@@ -172,7 +172,7 @@ class NotifierWorker:
         with store.transaction():
             known = store.open_episodes()
             over = interrupted(known, [(event.index, event.kind, event.name) for event in events])
-            store.end(over)  # also if the check failed: the next check must find them as new episodes
+            store.end(over)  # even if the check failed: the next check must find these waits as new episodes
             if waiting is not None:
                 begun, ended = episodes(known.keys() - over, waiting)
                 store.end(ended)

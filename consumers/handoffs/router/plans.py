@@ -195,7 +195,7 @@ def _content(
 
 
 def _lines(templates: tuple[Template, ...], values: Mapping[str, str]) -> list[str]:
-    """Return the filled lines of a list without empty ones."""
+    """Fill the templates of a list; return the lines that are not empty."""
     return [line for template in templates if (line := fill_line(template, values, line_max_chars))]
 
 

@@ -313,7 +313,7 @@ def _stream(reading: Reading, by_ref: str) -> str:
 
 
 def _claimed_at(reading: Reading) -> tuple[str | None, int | None]:
-    """Return the first claimed time that can be read, as text and in Unix microseconds; else the first as written."""
+    """Return the first readable claimed time, as text and in Unix microseconds; else the first time as written."""
     unread: str | None = None
     for name in ("ts", "timestamp", "created_at"):
         value = reading.fields.get(name)

@@ -210,7 +210,7 @@ def rederived_sentence(other: Rederivation) -> str:
 
 
 def _fault_of(own: ValidationReport) -> str:
-    """Return why the receiver's own validation does not let it act, or nothing."""
+    """Return why the receiver's own validation forbids to act; empty if it does not."""
     if not own.passed:
         return "The receiver's own validation failed."
     unlinked = own.counts().inferences_unlinked

@@ -287,7 +287,7 @@ def doubts(checks: Sequence[EvidenceCheck], of: str, reads: Reads, remedy: str) 
 
 
 def _near_paths(reference: str, reads: Reads) -> list[str]:
-    """Return the paths of files like the missing one: of the same name elsewhere, else of a similar name beside it."""
+    """Return paths like that of a missing file: its name in other folders, else a similar name in its folder."""
     evidence = next(iter(parse_evidence(reference)), None)
     if evidence is None or evidence.form == "ref" or not reads.is_possible:
         return []

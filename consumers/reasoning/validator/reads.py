@@ -107,7 +107,7 @@ class Reads:
         return ("ok", "") if self._knows(ref) else ("gone", "This ledger does not have it")
 
     def file(self, parts: Parts) -> FileText:
-        """Return the file at a path; it is ``too_large`` also if the limit on all files together is reached."""
+        """Return the file at a path; ``too_large`` if it exceeds its own limit or the limit on all files together."""
         if parts not in self._files:
             self._files[parts] = self._read(parts)
         return self._files[parts]

@@ -50,7 +50,7 @@ class CallingAgent(QuestionThinker):
         return super().evaluate(paths, replace(request, evaluation_strategy="comparative_voting"))
 
     def _ask(self, questions: Sequence[Question[F]]) -> list[F] | kinds.Failure:
-        """Return the one answer. Raises Asked: it is not given. Refused: it cannot be used."""
+        """Return the calling agent's answer. Raises Asked: there is none yet. Refused: it cannot be used."""
         (question,) = questions
         if self._answer is None:
             raise Asked(question.text, question.about)

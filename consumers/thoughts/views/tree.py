@@ -76,7 +76,7 @@ def search_state(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) 
 
 
 def frontier(nodes: Mapping[str, ThoughtNode], config: SearchConfig | None) -> list[str]:
-    """Return the nodes to expand, the shallowest first in a breadth-first search, else the deepest; then the best."""
+    """Return the nodes to expand: breadth-first, the shallowest first, else the deepest; at equal depth, the best."""
     if config is None:
         return []
     cut = cut_off(nodes)

@@ -73,7 +73,7 @@ class LogLine(msgspec.Struct, frozen=True):
 class Section(msgspec.Struct, frozen=True):
     """A part of the file under a ``## `` heading: lines ``start`` (the heading's) to ``stop``, counted from 0."""
 
-    name: str  # one of ``SECTIONS``, or empty if the protocol has none for it or an earlier section has this name
+    name: str  # one of ``SECTIONS``; empty if the heading is none of these, or repeats an earlier one
     heading: str
     start: int
     body: int
@@ -152,7 +152,7 @@ def section_name(heading: str) -> str:
 
 
 def key_name(key: str) -> str:
-    """Return the name in ``META_KEYS`` of a key, else the key itself in normalised spelling."""
+    """Return the name of a key in ``META_KEYS``; for any other key, the key in normalised spelling."""
     plain = re.sub(r"[\s_-]+", "-", key.strip().casefold())
     return _KEY_OF.get(simplified(plain), plain)
 

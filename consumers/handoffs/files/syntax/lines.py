@@ -117,7 +117,7 @@ def _ending(line: str) -> str:
 
 
 def _ending_near(lines: Sequence[str], index: int) -> str:
-    """Return the ending of a line or, if it has none, of the nearest line before it, else of the first line."""
+    """Return the ending of a line; if it has none, that of the nearest line before it, else of the first line."""
     for near in (*range(min(index, len(lines) - 1), max(index - 3, -1), -1), 0):
         if 0 <= near < len(lines) and _ending(lines[near]):
             return _ending(lines[near])
