@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _ID_KEY_BYTES = 48
 attempts_max: Final = 5
-# The field of a record (stream, key, idempotency key) that names the entry it follows from.
+# For each type of record (stream, key, idempotency key): the field with the index of the entry it follows from.
 _INDEX_FIELDS = {b"s": "last_index", b"k": "since_index", b"i": "index"}
 _NAMED = {b"s": "stream", b"a": "agent"}
 

@@ -123,7 +123,7 @@ class PageReader:
                 findings.problem(position, "CORRUPTED", f"a record before entry {position} has the key {key.hex()}")
 
     def _end_of_unreadable(self, first: int, size: int) -> int:
-        """Return the index after the unreadable range that begins at ``first``, assuming that it has no gaps."""
+        """Return the index after the unreadable range that begins at ``first``, assuming that it is one range."""
         low, step = first, 1
         while (high := first + step) < size and not self._is_readable(high):
             low, step = high, step * 2

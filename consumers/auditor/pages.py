@@ -40,7 +40,7 @@ class TableRead(NamedTuple):
 
 
 def send_records(connection: Connection, read: TableRead) -> None:
-    """Send groups of records, and None when all were sent, or a text: the reason why the others cannot be read."""
+    """Send the records in groups, and at the end None; or if the rest cannot be read, the reason as a text."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is an expected answer: leave no core file
     try:
         options: Any = {"readonly": True, "max_dbs": 8, "max_readers": 512, "map_size": 0, "create": False}

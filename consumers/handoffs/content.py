@@ -199,7 +199,7 @@ def ticks_of(
     undo: bool = False,
     evidence: Sequence[str] = (),
 ) -> list[EventData]:
-    """Return the ticks of tasks and criteria counted from 1, or with ``all_open`` of all that are open.
+    """Return the ticks of the tasks and criteria with these numbers (from 1), or with ``all_open`` of all open ones.
 
     A single ``evidence`` is for all of them. Several are for one criterion each, or for one task each if there are no
     criteria. A ticked row gets a new event only if its evidence changed, so the list may be empty.

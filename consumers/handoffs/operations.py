@@ -374,7 +374,7 @@ READY_KINDS: Final = frozenset(
         *(KIND_OF[data] for operation in OPERATIONS.values() if operation.readies for data in operation.signs),
     }
 )
-# The waits of its own subject that each kind of event ends. Kinds that are not listed end none.
+# For each kind of event, the waits of its subject that it ends. Kinds that are not listed end none.
 ENDS: Final[dict[str, frozenset[str]]] = {
     KIND_OF[data]: frozenset(operation.ends)
     for operation in OPERATIONS.values()

@@ -12,7 +12,7 @@ from typing import Final
 from deedbook.consumers.handoffs.operations import OPERATIONS
 
 _ARGUMENTS: Final = [argument for operation in OPERATIONS.values() for argument in operation.arguments]
-# Several operations may have an option. The first one decides its argument: ``create`` is first, so ``--task`` means
+# Several operations may share an option. The first one decides its argument: ``create`` is first, so ``--task`` means
 # ``tasks``.
 _NAMES: Final = {argument.option: argument.name for argument in reversed(_ARGUMENTS)} | {
     "--as": "agent",

@@ -1,4 +1,4 @@
-"""The lines of others that an agent has not read yet: its position, and a look at them that does not move it.
+"""The lines of others that an agent has not read yet. ``peek`` shows them; ``read_next`` also marks them as read.
 
 The position of each agent is in the ledger's folder on this machine. Only `deed unread` moves it (``read_next``).
 """

@@ -27,7 +27,7 @@ class NewStep(kinds.Step, frozen=True, kw_only=True):
     ] = []
 
     def extension(self, number: int) -> kinds.ReasoningExtended:
-        """Return the event that adds the step under a number. An assumption needs validation unless it says no."""
+        """Return the event that adds the step under a number. An assumption needs validation unless it says not."""
         given = {name: getattr(self, name) for name in kinds.Step.__struct_fields__}
         fields = {name: value for name, value in given.items() if value is not None}
         if self.type == "assumption" and self.needs_validation is None:
@@ -75,7 +75,7 @@ def numbers_of(reasoning: Mapping[str, Any]) -> set[int]:
 
 
 def replaced_statement(reasoning: Mapping[str, Any], number: int, agent: str) -> list[str]:
-    """Return notices about what agents have said about an assumption that ``agent`` settles now; empty if nothing."""
+    """Return notices about earlier statements on the assumption that ``agent`` settles now; empty without any."""
     steps = (row for row in reasoning["memory"]["steps"] if row["step_number"] == number)
     newest = {settlement["by"]: settlement for row in steps for settlement in row.get("settled", [])}
     notices = []

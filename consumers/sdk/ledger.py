@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     D = TypeVar("D", bound=EventData)
 
 Passphrase = str | Callable[[str], "Key | str | None"] | None
-"""The passphrase of a sealed key, or a function that returns it, or the opened key, for an agent's name."""
+"""The passphrase of a sealed key, or a function that returns the passphrase or opened key of a named agent."""
 
 _index_digits_max: Final = 12
 

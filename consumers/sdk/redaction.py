@@ -85,7 +85,7 @@ def find_holders(client: Client, texts: Sequence[str], step: Step = lambda _done
 
 
 class KeptText(msgspec.Struct, frozen=True):
-    """An entry that still holds a text after the redaction, and the fields that hold it: names, which stay."""
+    """An entry that still holds a text after the redaction, and the fields that hold it (names are not erased)."""
 
     entry: int
     fields: list[str]

@@ -153,7 +153,7 @@ def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str
 
 
 def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the steps without fillers, only the author's own if there are any, and whether there are any."""
+    """Return the steps without fillers: the author's own, else the derived ones; and whether there are own ones."""
     useful = [step for step in steps if not _FILLER.match(step)]
     derived_steps = {f"{FIND_OUT}{unknown}" for unknown in unknowns}.union(_ADVICE.values())
     own = [step for step in useful if step not in derived_steps]

@@ -51,7 +51,7 @@ _OFFLINE: Final = (
     "Name or service not known",
     "Temporary failure in name resolution",
 )
-_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # in this way git distinguishes a host's address from a folder
+_ELSEWHERE: Final = r"(?!file:)[^/]*:"  # git takes such a text for a host's address, not for a folder
 _RECEIVE: Final = (
     "--receive-pack=GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true "
     "-c receive.autogc=false receive-pack"

@@ -18,7 +18,7 @@ restored_below_tokens: Final = 160
 
 
 def restored(fields: Mapping[str, Any], get_blob: Blobs, below: int | None = restored_below_tokens) -> dict[str, Any]:
-    """Return a report's fields with long texts in full: all of them, or those of fewer tokens than ``below``."""
+    """Return a report's fields with the long texts in full: all, or those shortened to fewer tokens than ``below``."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
     left = []
     for long in copy["long_texts"]:

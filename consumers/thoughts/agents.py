@@ -202,7 +202,7 @@ class Agent:
         return []
 
     def _append(self, steps: list[Step], instead: Callable[[str], list[Step]] = lambda _: []) -> Refused | None:
-        """Append one submission, or ``instead`` if no event can hold it; return the refusal if another was faster."""
+        """Append steps together, or ``instead`` if no event can hold them; return the refusal if another was faster."""
         if not steps:
             return None
         try:

@@ -79,7 +79,7 @@ def next_step(task: Task, thinker: Thinker) -> Step | None:
 
 
 def _alongside(task: Task) -> Step | None:
-    """Return the next request of a breadth-first level whose other requests are pending or not yet added."""
+    """Return the next request of a breadth-first level; other requests of the level may still wait for answers."""
     if task.config.strategy == "DFS":
         return None
     if _waiting(task, kinds.EvaluateThoughts):

@@ -57,7 +57,7 @@ class DrawnCandidates(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One event that an agent will append; ``key`` makes it one event (without a key, the gate prevents a second)."""
+    """One event that an agent will append. ``key`` is its idempotency key; without it, the gate refuses a repeat."""
 
     data: EventData
     causes: Sequence[str] = ()

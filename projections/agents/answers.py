@@ -119,7 +119,7 @@ class ClaimedHandoff(Answer, frozen=True, kw_only=True):
 
 
 class WorkingAgent(AgentLine, frozen=True, kw_only=True):
-    """An agent and its work; ``handoffs`` are the 20 newest that it claimed and has not completed.
+    """An agent and its work; ``handoffs`` are the 20 newest that the agent claimed and has not completed.
 
     ``calibration`` counts the reports of the last 30 days that it signed, by their label.
     """

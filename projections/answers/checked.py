@@ -101,7 +101,7 @@ def ask(client: CheckedReads, query: str, arguments: dict[str, Any], as_of: When
 
 
 class CheckedRows:
-    """The rows and states that views make of verified streams, which are read when a query needs them."""
+    """The rows and states that views make of verified streams. A stream is read when a query needs it."""
 
     def __init__(self, client: CheckedReads, as_of: When | None = None) -> None:
         """Read the streams as of now, or as of ``as_of``."""

@@ -53,7 +53,7 @@ _COUNTING: Final = "SELECT count(*) FROM "
 
 
 class StalePast(Exception):
-    """The views do not reach that far, or are not those of the log that this past was made from."""
+    """The views end before this past, or belong to another log than the one from which this past was made."""
 
 
 class Pasts:
@@ -215,7 +215,7 @@ class _PastTransaction:
                 self._make(self._owned[name])
         if not sql.startswith(_COUNTING):
             return self._present.rows(sql, values)
-        # SQLite knows the row count of a whole table but must count a cut one; the count never changes, so cache it.
+        # SQLite knows the row count of a whole table but must count a cut table; as this never changes, cache it.
         counts, key = self._past.counts, (sql, tuple(values))
         if key not in counts and len(counts) < counts_cached_max:
             counts[key] = self._present.rows(sql, values)

@@ -143,7 +143,7 @@ def embed_text(text: str, embedder: Embedder = HASH_V1) -> Embedding:
     values = [0.0] * HASH_V1.dim
     for feature, weight in weights.items():
         position, sign = _component_of(feature)
-        values[position] += sign * math.sqrt(weight)  # a repeated feature does not weigh twice
+        values[position] += sign * math.sqrt(weight)  # a feature that occurs four times weighs twice as much
     length = math.sqrt(math.fsum(position * position for position in values))
     return Embedding((position / length for position in values) if length else values, HASH_V1)
 

@@ -161,7 +161,7 @@ def _recall_of(fact: KeyFact, text: _ReadText, index: GraphIndex) -> float:
                 weight += weights[word]
             left[word] -= 1
             end += 1
-        if weight > best:  # disorder only lowers the score
+        if weight > best:  # a window with less weight cannot win: disorder only lowers its score
             window = tuple(found_words[start:end])
             if window not in scored:  # A text of similar sentences repeats the same window.
                 scored.add(window)

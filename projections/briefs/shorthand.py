@@ -57,7 +57,7 @@ Statements = Mapping[str, list[str]]
 
 
 def shorten(statements: Statements, beside: str = "") -> str:
-    """Return the shortest lines with the same statements. ``beside`` is the other text: its symbols are not used."""
+    """Return the shortest lines with the same statements. Symbols that ``beside``, the other text, has are not used."""
     everything = "\n".join([beside, *(item for items in statements.values() for item in items)])
     symbols = [symbol for symbol in SYMBOLS if symbol not in everything]
     plain, (short, entries) = _written(statements), _abbreviated(statements, symbols)

@@ -239,7 +239,7 @@ class KnowledgeNode(Marked, frozen=True, kw_only=True):
 
 
 class KnowledgeEdge(Answer, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
-    """``to`` came of ``from``; ``via`` names the relation. ``is_stale``: ``from`` has changed since."""
+    """``to`` resulted from ``from``; ``via`` names the relation. ``is_stale``: ``from`` has changed since."""
 
     start: Untrusted
     end: Untrusted

@@ -17,7 +17,7 @@ from deedbook.projections.catalog.answers import Facets, FacetValue
 from deedbook.projections.reasoning.route import Route, Tag
 
 events_counted_max: Final = 10_000
-"""The number of newest matching events that are counted, so that a page takes equally long in a ledger of any size."""
+"""Only this many of the newest matching events are counted: a page takes equally long in a ledger of any size."""
 values_max: Final = 100
 
 ClaimedAgent: TypeAlias = Annotated[

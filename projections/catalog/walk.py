@@ -148,7 +148,7 @@ _FORMER_VERSIONS: Final = (
     "former_versions f JOIN reasoning_versions erased ON erased.event_index = f.entry "
     "JOIN reasoning_versions v ON v.reasoning_id = erased.reasoning_id AND v.version = f.version"
 )
-# The event that a whole ref of ``r`` leads to: a stream as it was at ``r``, an event, its body, or a graph version.
+# The event to which the whole ref of ``r`` leads: by a stream as of ``r``, an event's id, its body, or a graph.
 _BEHIND: Final = f"""CASE WHEN instr(r.ref, '/') > 0 THEN (
         SELECT max(s.event_index) FROM events s WHERE s.stream = r.ref AND s.event_index < r.event_index
             AND s.kind IN ({_STEPS})

@@ -173,7 +173,7 @@ class Notes(Answer, frozen=True, kw_only=True):
 
 
 class Task(Answer, frozen=True, kw_only=True):
-    """A task of a handoff, and the evidence of its last tick: also why it was done otherwise."""
+    """A task of a handoff, and the evidence of its last tick, which may say why the task was done in another way."""
 
     position: Position
     text: Untrusted

@@ -79,7 +79,7 @@ class HandoffPage(Page[HandoffLine], frozen=True, kw_only=True):
 class NewLine(Marked, frozen=True, kw_only=True):
     """A line that somebody else signed and that concerns an agent. ``id`` is that of its stream, ``FAMILY/ID``.
 
-    ``title`` is that of a handoff, and of a decision or question its text.
+    ``title`` is the title of a handoff, or the text of a decision or question.
     """
 
     event_index: Index

@@ -153,7 +153,7 @@ def waits(context: QueryContext, args: QueueFilter) -> Page[WaitingRow]:
 
 
 def counts(context: QueryContext, args: QueueCountFilter) -> QueueCounts:
-    """Return how many items a queue has by action, by sender, and imported; each count leaves out its own filter."""
+    """Return how many items a queue has by action, by sender, and imported; each count ignores its own filter."""
     open_ended = msgspec.structs.replace(args, action=None, sender=None, is_imported=None)
     candidates, bound = _candidates(context, open_ended, is_described=True)
     columns = "action, sender, is_imported"

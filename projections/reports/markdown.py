@@ -228,7 +228,7 @@ def span(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text. None of them begins a block; blank lines stay only singly, between other lines."""
+    """Return the lines of a text. None of them begins a block; of several blank lines between others, one stays."""
     kept_lines: list[str] = []
     for line in text.splitlines():
         escaped = _disarmed(line)

@@ -206,7 +206,7 @@ def _corrections_query(sessions: Collection[str]) -> tuple[str, tuple[str, ...]]
 
 
 def corrections_of_texts(context: QueryContext, *sessions: str) -> list[dict[str, Any]]:
-    """Return ``corrections_of`` without those whose text the session states again, in a statement that still stands.
+    """Return ``corrections_of``, without corrections of a text that the session states again and has not corrected.
 
     For readers that know a statement by its text alone: an author retracts a finding to record it with other evidence.
     """

@@ -24,7 +24,7 @@ _MOST: Final = "2.2::float8"
 _NORM: Final = "1.2::float8 * (0.25::float8 + 0.75::float8 * w.length / p.average)"
 _PHRASE: Final = re.compile(r'"([^"]*)"( \*)?|\b(AND)\b')
 
-# A private-use character, which texts contain only on purpose; reading reverses both escapes.
+# Escapes begin with a private-use character, which texts contain only on purpose; reading reverses both.
 ESCAPED: Final = {ESCAPE: ESCAPE + "e", "\0": ESCAPE + "0"}
 
 BOOKS: Final = f"""

@@ -60,7 +60,7 @@ open_files: Final = OpenFiles()
 
 
 def file_id(status: os.stat_result) -> FileId:
-    """Return the device and inode, which distinguish a file from one that gets its name later."""
+    """Return the device and inode: they differ if another file has the same name later."""
     return status.st_dev, status.st_ino
 
 

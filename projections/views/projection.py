@@ -68,7 +68,7 @@ class Table(msgspec.Struct, frozen=True):
     long: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a table that cannot be replaced key by key, and a full-text table that is more than an index."""
+        """Refuse a table whose rows cannot be replaced key by key, and a full-text table that is not only an index."""
         if self.owner is not None and self.primary_key[0] != self.owner:
             raise ValueError(f"the primary key of {self.name} begins with its owner {self.owner}")
         if self.is_full_text and (self.owner or self.indexes or len(self.columns) != 2):

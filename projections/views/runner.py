@@ -107,7 +107,7 @@ class Runner:
         return blake3("\n".join(f"{table} {digest}" for table, digest in sorted(digests.items())).encode()).hexdigest()
 
     def _prepare(self, anew: Iterable[str]) -> None:
-        """Start building the views that have no generation of the present version, and those to rebuild."""
+        """Start to build the views without tables of the present version, and those to rebuild (``anew``)."""
         with self._store.reading() as reading:
             missing = self._missing(reading.view_versions(), anew)
         if not missing:

@@ -61,7 +61,7 @@ class HandoffFolder(NamedTuple):
 
 
 def handoff_folders(home: Path, usual: Path) -> list[HandoffFolder]:
-    """Return the usual folder of a project's handoff files, and those in it that watchers of its ledger synchronise.
+    """Return the usual folder of handoff files, and the project's folders that watchers of its ledger synchronise.
 
     Other folders are left to their own watchers, because a stranger's ledger may bring a store that names any folder.
     """
@@ -148,7 +148,7 @@ def _rendered(client: Client, handoff: dict[str, Any]) -> bytes | None:
 
 
 def _erased_lines(base: bytes, now: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines of a synchronized file that ``now`` lacks or has with a mark, and the rest that remains of each.
+    """Yield each line of a synchronised file that ``now`` lacks or has with a mark, and the rest of it that remains.
 
     Lines that only changed, such as the status, are not among them.
     """

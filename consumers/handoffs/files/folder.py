@@ -129,7 +129,7 @@ class Folder:
             self._repeat(id_, agreed)
 
     def _say_claim(self, handoff: dict[str, Any], now: bytes) -> None:
-        """Report an imported file that says "approved", which stays unchanged, while nobody here has approved it."""
+        """Report an imported file that says "approved" although nobody here approved it. The file stays unchanged."""
         status = parse(now).status if handoff["claimed_status"] is not None else None
         if status is not None and status.word == "approved" != handoff["status"]:
             reviewer = handoff["reviewer"] or ""
@@ -168,7 +168,7 @@ class Folder:
             self._conflict(handoff, content, now)
             return
         if not agreed.base and _has_only_content(parse(plain)):
-            self._write(handoff, now, content)  # a new file whose content is signed, and nothing else is in it
+            self._write(handoff, now, content)  # a new file: its content is signed, and it has nothing else
             return
         if base.startswith(plain) and base != plain:
             self._say(id_, sync.Notice("unfinished", id_, "the file ends too early; it may still be being written"))

@@ -304,7 +304,7 @@ def _place(data: RecordImported) -> tuple[str, str]:
 
 
 def _is_replaced(data: RecordImported, kinds: dict[tuple[str, str], str | None]) -> bool:
-    """Return whether another path's record replaced this one; ``kinds`` has those of the records here, by place."""
+    """Return whether another path's record replaced this one; ``kinds`` has the mapped kinds here, by place."""
     return data.mapped_kind is not None and kinds.get(_place(data)) is not None
 
 

@@ -235,7 +235,7 @@ def _new_claude_code(place: SessionPlace, messages: Sequence[SessionMessage], id
 def _find_codex(place: SessionPlace) -> Iterator[Path]:
     for file in islice(_rollouts(place.settings / "sessions"), rollouts_max):
         meta = _session_meta(file)
-        if meta.get("cwd") == str(place.project) and not isinstance(meta.get("source"), dict):  # that is a sub-agent
+        if meta.get("cwd") == str(place.project) and not isinstance(meta.get("source"), dict):  # an object: a sub-agent
             yield file
 
 

@@ -223,7 +223,7 @@ _claims_max_chars: Final = 40
 
 
 class MappedNote(NamedTuple):
-    """The record of a note, and the time that it claims (Unix microseconds; None: none that can be read)."""
+    """The record of a note, and the time that it claims (Unix microseconds; None if no time can be read)."""
 
     record: records.Record
     at_us: int | None

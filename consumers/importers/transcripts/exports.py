@@ -32,7 +32,7 @@ from deedbook.consumers.importers.transcripts.conversation import (
 from deedbook.consumers.importers.transcripts.lines import prompt_max_chars
 from deedbook.consumers.sdk.thinking.response import Region, read_tags
 
-# Each part has a limit: without one, a long line that matches nearly would take the square of its length.
+# Each part has a limit: without one, a long line that nearly matches would take quadratic time.
 _ABOUT: Final = r"(?: \((?P<model>(?!\d{4}-)[^)\s]{1,100})? ?(?P<at>\d{4}-[^)\n]{0,60})?\))?"
 _SESSION: Final = re.compile(r"\bSession(?: ID:\*\*)? `?(?P<id>[0-9a-f]{8}-[0-9a-f-]{27})\b")
 _SPEAKER: Final = re.compile(

@@ -446,7 +446,7 @@ class HandoffsQueries(QueryFamily):
         is_imported: bool | None = None,
         as_of: int | str | None = None,
     ) -> QueueCounts:
-        """Return how many items a queue has by action, by sender, and imported; each count leaves out its own filter.
+        """Return how many items a queue has by action, by sender, and imported; each count ignores its own filter.
 
         ``agent`` selects one queue (default: all queues); the others filter its items.
 

@@ -77,9 +77,9 @@ def validate_ref(
 
 
 def offer(author: Author, view: Ask, validated: ValidatedReasoning, *, must: bool = False) -> dict[str, Any]:
-    """Publish a report; if the agent may not publish it, return the reason, unless it ``must`` be published.
+    """Publish a report. If the agent may not publish it, return the reason, or with ``must`` raise the refusal.
 
-    A report that fails on the agent's own reasoning is published only if it must be.
+    An agent's report that its own reasoning fails is published only with ``must``.
     """
     if author.name == validated.owner and not validated.report.passed and not must:
         return {"not_published": "it is your own: `deed reasoning validate --publish` publishes that it fails"}

@@ -207,7 +207,7 @@ def is_unlinked(memory: ReasoningMemory) -> bool:
 
 
 def _leads_back(memory: ReasoningMemory, concluded: list[int]) -> bool:
-    """Return whether the concluding steps cite evidence or rest on steps that do, or, without any, on other steps."""
+    """Return whether the concluding steps rest on evidence, or on other steps if the graph cites no evidence."""
     with_evidence = {step.step_number for step in memory.steps if references_of(step)}
     citations = with_evidence or {step.step_number for step in memory.steps}.difference(concluded)
     return bool(ancestors(memory.dependencies, concluded) & citations)

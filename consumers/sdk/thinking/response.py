@@ -194,7 +194,7 @@ def _answers(message: dict[str, Any], path: str) -> Iterator[Source]:
 
 
 def _with_tags(response: Response) -> Response:
-    """Read tags in the answers of a response without named thinking; otherwise an answer may be about tags."""
+    """Read thinking tags in the answers, unless the response names its thinking: then they may be about tags."""
     sources = response.sources
     if any(source.thinking for source in sources) or not any(has_tags(source.text) for source in sources):
         return response

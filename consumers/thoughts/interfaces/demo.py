@@ -14,7 +14,7 @@ from deedbook.consumers.thoughts.thinkers.registry import thinker_named
 
 
 def play(life: Life) -> None:
-    """Let six agents search a tree of thoughts; here they are threads, because their clock is in the past, too."""
+    """Let six agents search a tree of thoughts; they are threads, because only this process has the past clock."""
     for name in AGENTS.values():
         life.register(name, ["service"])
     options = TaskOptions("math_reasoning", Overrides(depth=3, branching=4, beam_width=3))

@@ -24,7 +24,7 @@ class AbsentThinker:
     language: kinds.Language = "en"
 
     def __init__(self, name: str) -> None:
-        """Be called ``name`` in the log."""
+        """Use ``name`` as the thinker's name in the log."""
         self.name: Final = name
 
     def reads(self, problem: str, task_type: str) -> bool:

@@ -39,7 +39,7 @@ class CallingAgent(QuestionThinker):
     language: kinds.Language = "en"
 
     def __init__(self, name: str, answer: dict[str, Any] | None = None) -> None:
-        """Be called ``name`` (``agent:NAME``) in the log."""
+        """Use ``name`` (``agent:NAME``) as the thinker's name in the log."""
         self.name: Final = name
         self._answer = answer
 
