@@ -57,7 +57,7 @@ class SessionLine(SessionHead, frozen=True, kw_only=True):
 
 
 class RecordCounts(Answer, frozen=True, kw_only=True):
-    """The numbers of all things recorded in a session, also of retracted and resolved ones."""
+    """The numbers of things recorded in a session, as in a list: retracted and resolved ones are not counted."""
 
     assessments: int
     findings: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from deedbook.ledger.events.session import Deltas, Vectors
@@ -104,26 +104,36 @@ def list_sessions(context: QueryContext, args: SessionList) -> Page[SessionLine]
     rows = {row["id"]: row for row in page}
     marks = ", ".join("?" * len(rows))
     reported, corrected = context.together((f"{_REPORTED} ({marks})", tuple(rows)), _corrections_query(rows))
+    _count(rows, reported, _first_of_each(corrected))
+    return Page(items=[SessionLine(**_with_mark(row)) for row in page], total=total, next=following)
+
+
+def _count(rows: Mapping[str, Plain], reported: Iterable[Plain], corrections: Iterable[Plain]) -> None:
+    """Complete the rows of sessions, by their ids, with imported reports, and do not count what was corrected."""
     for row in reported:  # often the only data of an imported session
         session = rows[row["session_id"]]
         session["task"] = session["task"] or row["task"]
         session["findings"] = max(session["findings"], row["findings"])
-    for row in _first_of_each(corrected):
+    for row in corrections:
         rows[row["session_id"]][_CORRECTED[row["kind"]]] -= 1
-    return Page(items=[SessionLine(**_with_mark(row)) for row in page], total=total, next=following)
 
 
 def show_session(context: QueryContext, args: ById) -> ShownSession:
     """Return a session with everything recorded in it."""
     name = args.id.removeprefix("session/")
-    (*rows,), corrected = context.together(("SELECT * FROM sessions WHERE id = ?", (name,)), _corrections_query([name]))
+    (*rows,), reported, corrected = context.together(
+        ("SELECT * FROM sessions WHERE id = ?", (name,)), (f"{_REPORTED} (?)", (name,)), _corrections_query([name])
+    )
     if not rows:
         rows = [find_session(context, args.id)]
-        corrected = context.rows(*_corrections_query([rows[0]["id"]]))
+        name = rows[0]["id"]
+        reported, corrected = context.together((f"{_REPORTED} (?)", (name,)), _corrections_query([name]))
     (row,) = rows
-    corrections = {correction["target_index"]: correction_of(correction) for correction in _first_of_each(corrected)}
+    corrected = _first_of_each(corrected)
+    corrections = {correction["target_index"]: correction_of(correction) for correction in corrected}
+    some = [of for of in RecordCounts.__struct_fields__ if row[of]]
+    _count({row["id"]: row}, reported, corrected)
     counts = RecordCounts(**{of: row.pop(of) for of in RecordCounts.__struct_fields__})
-    some = [of for of in RecordCounts.__struct_fields__ if getattr(counts, of)]
     results = context.together(*[(_RECORDED.format(_TABLES.get(of, of)), (row["id"],)) for of in some])
     recorded = dict(zip(some, results, strict=True))
 

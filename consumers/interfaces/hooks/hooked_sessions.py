@@ -173,7 +173,7 @@ def to_save(view: Ask, agent: str, name: str | None, present: str | None) -> dic
     It is the harness's own session, else the one in ``DEEDBOOK_SESSION``, else the one that ``choose_session`` chooses.
     """
     session = _its_session(view, agent, name, present)
-    if session is None or session["author"] != agent or not any(session["counts"].values()):
+    if session is None or session["author"] != agent or not any(session[of] for of in session["counts"]):
         return None
     taken = view("snapshots.list", {"session": session["id"], "author": agent, "limit": 1})["items"]
     return None if taken and taken[0]["event_index"] > session["updated_index"] else session

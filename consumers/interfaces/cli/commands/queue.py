@@ -58,6 +58,7 @@ def next_(app: ReadingApp, *, is_all: bool, **filters: Any) -> None:
         answer["unread"] = peek(app.query_with, app.settings().home, agent)
     if agent is not None and not answer["items"] and app.bundle is None:
         answer["later"] = app.query("handoffs.list", to=agent, progress="waiting", limit=later_max)
+        answer["others"] = app.query("handoffs.next", agent=None, **filters | {"limit": 1, "after": None})["total"]
     spooled = [(name, *spool.counts()) for name, spool in spools(app.settings().home) if agent in (None, name)]
     if spooled := [counts for counts in spooled if any(counts[1:])]:
         answer["spool"] = [dict(zip(("agent", "waiting", "rejected"), counts, strict=True)) for counts in spooled]
@@ -69,6 +70,8 @@ def next_(app: ReadingApp, *, is_all: bool, **filters: Any) -> None:
         print_unread(answer.get("unread"), agent)
         print_items(answer["items"], agent)
         output.print_lines(*_later_text(answer.get("later"), agent))
+        if answer.get("others") and not answer["later"]["items"]:
+            echo(f"  {counted(answer['others'], 'item')} for others: `deed next --all --as {agent}`")
 
     output.show_page(app, "handoffs.next", answer, text)
 

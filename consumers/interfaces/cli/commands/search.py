@@ -41,6 +41,7 @@ def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | Non
     Each result contains all words but function words (the, of). Upper and lower case are equal, and so are the forms
     of an English word (expire, expires). You can search any script. '"two words"' is a phrase, 'hand*' a prefix. The
     best matches come first. If nothing contains all words, the most similar results are shown with their similarity.
+    Results that are far and contain none of the words are only in the answer of --json.
     """
     text = " ".join(words)
     check_kinds(options["kinds"], app.query_with)
@@ -55,12 +56,13 @@ def search(app: ReadingApp, words: tuple[str, ...], limit: int, after: int | Non
         terms = terms_of(text)
         if tagged:
             echo(f"{counted(tagged, 'reasoning')} with this tag: `deed reasoning list --tag {text}`")
-        if answer["items"] and answer["holds"] == "some":
-            is_far = all(hit["near"] == "far" for hit in answer["items"])
-            echo(
-                f"Nothing holds all of that{', and nothing is similar. These are far' if is_far else '. The nearest'}:"
-            )
-        for hit in answer["items"]:
+        hits = answer["items"]
+        if hits and answer["holds"] == "some":
+            is_far = all(hit["near"] == "far" for hit in hits)
+            hits = [hit for hit in hits if hit["matches"]] if is_far else hits
+            rest = " These hold a word of it:" if hits else " Nothing is similar."
+            echo(f"Nothing holds all of that.{rest if is_far else ' The nearest:'}")
+        for hit in hits:
             _print_hit(hit, terms)
         if not answer["items"]:
             echo("(none)")

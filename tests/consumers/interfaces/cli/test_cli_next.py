@@ -47,6 +47,19 @@ def test_empty_queue_says_what_comes_later_and_why(deed: Deed, fresh: Fresh, car
     assert "later" not in deed.data("next", "--as", rob)
 
 
+def test_empty_queue_says_how_much_waits_for_others(alone: Deed) -> None:
+    for name in ("a", "b"):
+        alone("agent", "add", name)
+    alone("agent", "add", "rita", "--role", "reviewer", "--unprotected")
+    assert alone("next", "--as", "b") == "nothing waits for b\n"
+    assert alone.data("next", "--as", "b")["others"] == 0
+    alone("handoff", "create", "h1", "--title", "t", "--as", "a", "--to", "b", "--reviewer", "rita")
+    assert alone("next", "--as", "a") == "nothing waits for a\n  1 item for others: `deed next --all --as a`\n"
+    assert alone.data("next", "--as", "a")["others"] == 1
+    assert [item["agent"] for item in alone.data("next", "--all", "--as", "a")["items"]] == ["rita"]
+    assert "others" not in alone.data("next", "--as", "rita")
+
+
 def test_pages_go_on_with_the_command_that_is_printed(deed: Deed, fresh: Fresh, carl: str, rob: str) -> None:
     names = [fresh("page") for _ in range(5)]
     for name in names:

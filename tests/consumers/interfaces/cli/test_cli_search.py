@@ -107,7 +107,11 @@ def test_any_form_is_found_and_where_nothing_holds_all_words_the_nearest_is_show
     said = alone("search", "expiry of the glossary terms")
     assert said.startswith("Nothing holds all of that. The nearest:\n")
     assert "finding.logged  near (0." in said
-    assert "far (0." in alone("search", "zebra")
+    assert alone("search", "zebra") == "Nothing holds all of that. Nothing is similar.\n"
+    far = alone("search", "zebra glossary")
+    assert far.startswith("Nothing holds all of that. These hold a word of it:\n")
+    assert "far (0." in far
+    assert far.count("finding.logged") == 1
 
 
 def test_next_gives_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:

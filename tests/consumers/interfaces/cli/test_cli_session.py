@@ -152,3 +152,20 @@ def test_a_text_of_two_words_without_quotes_is_no_id_and_text(alone: Deed) -> No
     for name in ("4566b947", "session/4566b947", "4566b947-b266-41e9-b511-0da2cb158143"):
         alone("session", "finding", name, "people", "--as", "a")
     alone("session", "finding", "4", "people or more", "--as", "a")
+
+
+def test_list_and_page_of_a_session_count_the_same(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    alone("session", "start", "counted", "--task", "t", "--as", "a")
+    refs = [
+        alone.data("session", *words, "--as", "a")["accepted"]["index"]
+        for words in (("finding", "x"), ("finding", "y"), ("unknown", "u"), ("dead-end", "d", "--why", "w"))
+    ]
+    alone("session", "retract", refs[0], "--reason", "wrong", "--as", "a")
+    alone("session", "retract", refs[3], "--reason", "wrong", "--as", "a")
+    alone("session", "resolve", refs[2], "--with", "so", "--as", "a")
+    (row,) = alone.data("session", "list")["items"]
+    shown = alone.data("session", "show", "counted")
+    assert shown["counts"] == {"assessments": 0, "findings": 1, "unknowns": 0, "dead_ends": 0, "tools": 0}
+    assert shown["counts"] == {name: row[name] for name in shown["counts"]}
+    assert [len(shown[name]) for name in ("findings", "unknowns", "dead_ends")] == [2, 1, 1]
