@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def assert_agreement(client: Client, as_of: int | None = None) -> list[str]:
-    """Assert that the view and verified entries agree on every handoff as of an entry (None: now); return its id."""
+    """Assert that the view and verified entries agree on every handoff as of an entry (None: now); return the ids."""
 
     def view(query: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return client.view(query, arguments, as_of)

@@ -33,7 +33,7 @@ VERSION: Final = "sha256:" + "0" * 64
 
 
 class BadData(NamedTuple):
-    """A kind, a stream and the text of its ``data``, with the code it is refused with."""
+    """A kind, a stream and the text of its ``data``, and the code of the refusal."""
 
     code: str
     kind: str
@@ -42,7 +42,7 @@ class BadData(NamedTuple):
 
 
 class BadInput(NamedTuple):
-    """Bytes that arrive as a submission, with the code they are refused with."""
+    """The bytes of a submission, and the code of the refusal."""
 
     code: str
     build: Callable[[Actors], bytes]

@@ -191,7 +191,7 @@ class Browser(PageChecks):
         self.command("Emulation.setEmulatedMedia", media="", features=features)
 
     def allow_scripts(self, *, are_allowed: bool) -> None:
-        """Let pages run scripts from now on, or not."""
+        """Allow or forbid pages to run scripts from now on."""
         self.command("Emulation.setScriptExecutionDisabled", value=not are_allowed)
 
     def open(self, address: str) -> None:

@@ -84,12 +84,12 @@ NO_RESULT: Final = "sha256:" + "0" * 64
 
 
 def accepting(state: HandoffState, **changes: str) -> HandoffVerified:
-    """Return the event that verifies the present result of a handoff."""
+    """Return the event that verifies the current result of a handoff."""
     return HandoffVerified(**{"result": state.result or NO_RESULT} | changes)
 
 
 def sent_back(state: HandoffState, *reasons: str) -> HandoffChangesRequested:
-    """Return the event that requests changes of the present result of a handoff."""
+    """Return the event that requests changes of the current result of a handoff."""
     return HandoffChangesRequested(result=state.result or NO_RESULT, reasons=list(reasons))
 
 
@@ -217,7 +217,7 @@ class Actors:
         return Draft(stream=f"agent/{name}", data=data)
 
     def body_of(self, author: str, draft: Draft) -> bytes:
-        """Return the body that an author signs, with the present time of the clock."""
+        """Return the body that an author signs, with the current time of the clock."""
         return body_of(draft, ledger=self.id, author=author, at=self.clock.text(), salt=SALT)
 
     def sign(self, author: str, *drafts: Draft, key: Key | None = None) -> Submission:
@@ -323,7 +323,7 @@ class Ledger(Actors):
         self.log.close()
 
     def head(self) -> tuple[int, bytes]:
-        """Return the size and root of the log: equal only if nothing was appended."""
+        """Return the size and the root of the log, which change with every append."""
         with self.log.snapshot() as snapshot:
             return snapshot.size, snapshot.root()
 
@@ -365,11 +365,11 @@ class Ledger(Actors):
         return record.state
 
     def verify(self, author: str, name: str) -> Accepted:
-        """Let an agent verify the present result of a handoff."""
+        """Let an agent verify the current result of a handoff."""
         return self.emit(author, f"handoff/{name}", accepting(self.handoff(name)))
 
     def send_back(self, author: str, name: str, *reasons: str) -> Accepted:
-        """Let an agent request changes of the present result of a handoff."""
+        """Let an agent request changes of the current result of a handoff."""
         return self.emit(author, f"handoff/{name}", sent_back(self.handoff(name), *reasons))
 
     def root_fingerprint(self) -> str:

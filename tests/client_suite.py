@@ -57,7 +57,7 @@ def code_of(action: Callable[[], object]) -> str:
 
 
 class ClientSuite:
-    """Reading, writing, following and proving through a client."""
+    """Tests of reading, writing, following and proving through a client."""
 
     @pytest.fixture(autouse=True)
     def _session(self, ledger: Ledger) -> None:

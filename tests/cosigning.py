@@ -22,11 +22,11 @@ class Signer:
 
     @property
     def vkey(self) -> str:
-        """Its vkey, of type 4."""
+        """The vkey of the witness, of type 4."""
         return f"{self.name}+{self.id.hex()}+{b64encode(bytes([4]) + self.public).decode()}"
 
     def line(self, note: str, time_s: int = TIME_S, *, signed_time_s: int | None = None) -> str:
-        """Return its line on a note."""
+        """Return the signature line of the witness for a note."""
         text = note.rpartition("\n\n")[0] + "\n"
         message = f"cosignature/v1\ntime {time_s if signed_time_s is None else signed_time_s}\n{text}"
         blob = self.id + time_s.to_bytes(8, "big") + self.key.sign(message.encode()).signature

@@ -1,9 +1,8 @@
 """Counts how many texts of a folder the search for secrets refuses: `make bench-secrets FOLDERS=…`.
 
-A text is a paragraph of a file, as events have a few paragraphs, or a line of a JSON-lines file. The command prints
-where each refused text is and its kind of secret, never the text. Look at each: a real secret is no false alarm. The
-command exits with 1 if more than one text in 2,000 was refused. Give it folders with texts that people wrote: reports,
-notes, source, logs.
+A text is a paragraph of a file, or a line of a JSON-lines file. The command prints where each refused text is and its
+kind of secret, never the text. Look at each: a real secret is no false alarm. The command exits with 1 if more than one
+text in 2,000 was refused. Give it folders with texts that people wrote: reports, notes, source, logs.
 """
 
 from __future__ import annotations

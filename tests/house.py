@@ -102,7 +102,7 @@ def names_twice(files: list[Path]) -> Iterator[str]:
 
 
 def citations(files: list[Path]) -> Iterator[str]:
-    """Yield every line that cites a page which is not in the repository."""
+    """Yield every line that cites a document which is not in the repository."""
     for path in files:
         name = str(path.relative_to(ROOT))
         try:
@@ -173,7 +173,7 @@ def headless_faults(source: str) -> Iterator[str]:
 
 
 def open_cases(lines: list[str]) -> Iterator[str]:
-    """Yield every ``case _:`` without a comment that names the open set: over a union it would hide new members."""
+    """Yield every ``case _:`` without a comment about its values: in a union it would hide new members."""
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
         if re.match(r"\s*case _:\s*$", line) and "assert_never(" not in following:
             yield f"line {number}: `case _:` hides what is new in a union: assert_never, or name the open set beside it"

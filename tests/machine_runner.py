@@ -96,7 +96,7 @@ class MachineRunner:
         return event.id
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now_ms += int(seconds * 1000)
 
     def size(self) -> int:

@@ -56,7 +56,7 @@ def remote(settings: Settings, url: str, name: str = CAROL) -> RemoteClient:
 
 
 class ServeProcess:
-    """`deed serve` in a process of its own, to be killed."""
+    """`deed serve` in a process of its own, which a test can kill."""
 
     def __init__(
         self, settings: Settings, port: int | None = None, *, web: bool = False, more: Sequence[str] = ()

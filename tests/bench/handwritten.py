@@ -2,9 +2,9 @@
 
 It reads the notifications of the library's recorder through its mapper and fills the tables that Deedbook's catalog,
 session and handoff views fill from the same events, with the same SQLite settings, and creates the secondary indexes at
-the end, as Deedbook does in a rebuild. It stores no states, no positions and no digests, checks nothing, and leaves
-those columns empty that the library has no data for (a signing key, the version hash of a handoff). It uses the views'
-own row structs, so it always fills the same columns as they do.
+the end, as Deedbook does in a rebuild. It stores no states, no positions and no digests, and checks nothing. Columns
+for which the library has no data stay empty (a signing key, the version hash of a handoff). It uses the views' own row
+structs, so it always fills the same columns as they do.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
     @property
     def median(self) -> float:
-        """The median of the rounds."""
+        """The median of the ratios of all rounds."""
         return statistics.median(self.ratios)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The comparisons of the rows: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's verify rate.
+"""The baselines of rows: the ``eventsourcing`` library on SQLite, LMDB itself, and libsodium's rate of verification.
 
 The library saves the same content, as the JSON that its transcoder makes of the same values: unsigned, unhashed, with
 no rule but its own version check, in one fresh aggregate for each batch. Its aggregates are built beforehand, so only
@@ -38,7 +38,7 @@ class Stream(Aggregate):
 
     @event("Recorded")
     def record(self, body: dict[str, Any]) -> None:
-        """Take one more event."""
+        """Record one more event."""
         self.count += 1
 
 
@@ -74,7 +74,7 @@ def signed_of(submission: Submission) -> tuple[bytes, bytes]:
 
 
 def verify_all(signed: Sequence[tuple[bytes, bytes]], threads: int = 1) -> None:
-    """Verify signatures through PyNaCl's bindings, in so many threads: libsodium releases the interpreter lock."""
+    """Verify signatures through PyNaCl's bindings, in ``threads`` threads: libsodium releases the interpreter lock."""
     if threads == 1:
         _verify(signed)
         return

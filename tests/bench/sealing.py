@@ -77,7 +77,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _timed(command: tuple[str, ...], peaks: list[int], answers: list[str]) -> float:
-    """Run a verb; add the peak of its anonymous memory and its answer. Return its seconds."""
+    """Run a verb; append its peak of anonymous memory and its answer to the lists; return its seconds."""
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         while process.poll() is None:

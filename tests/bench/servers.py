@@ -25,7 +25,7 @@ poll_s = 0.1
 
 @contextlib.contextmanager
 def servers(folder: Path, *, sync: str = "", count: int = 1) -> Iterator[list[str]]:
-    """Run so many servers with JetStream, one cluster if there are several; yield their addresses.
+    """Run ``count`` servers with JetStream, as one cluster if there are several; yield their addresses.
 
     ``sync`` is their ``sync_interval``, by default the server's own.
     """

@@ -36,7 +36,7 @@ def open_ledger(folder: Path) -> Ledger:
 
 
 def hand_over_steps(ledger: Ledger, count: int) -> dict[str, HandoffCreated]:
-    """Hand over so many steps of a migration, with keys beside the log; return the data of each by its id."""
+    """Create ``count`` handoffs, and key files beside the log; return the data of each handoff by its id."""
     ledger.write_keys()
     tasks = ["Read what there is", "Write what is missing", "Test both"]
     return {

@@ -45,7 +45,7 @@ def refused(_: RemoteClient, author: Author) -> None:
 
 @pytest.fixture(scope="module")
 def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The text of `/metrics` of a node that accepted one submission and refused sample."""
+    """The text of `/metrics` of a node that accepted one submission and refused another."""
     settings = make_home(tmp_path_factory.mktemp("metrics") / ".deedbook")
 
     async def run() -> str:

@@ -47,7 +47,7 @@ def test_folder_of_a_rehearsal_that_failed_is_kept_and_named(tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    """The program as a module."""
+    """The rehearsal script, loaded as a module."""
     spec = importlib.util.spec_from_file_location("three_nodes", PROGRAM)
     assert spec is not None
     assert spec.loader is not None

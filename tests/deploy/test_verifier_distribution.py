@@ -42,7 +42,7 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def command(distribution: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of the wheel, installed into an environment that has its dependencies and nothing of Deedbook."""
+    """The command of the wheel, installed into an environment that has its dependencies, but not Deedbook."""
     folder = tmp_path_factory.mktemp("installed")
     wheel = folder / "deedbook_verify-0.1.0-py3-none-any.whl"
     wheel.write_bytes(distribution[wheel.name])

@@ -47,7 +47,7 @@ class Worked(NamedTuple):
 
 
 def deed(*words: object) -> None:
-    """Call a verb, which succeeds."""
+    """Call a verb, which must succeed."""
     said = inside.deed(*words)
     assert said.code == 0, said.err
 
@@ -59,7 +59,7 @@ def body(ledger: str, kind: str, data: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
-    """A ledger on which the agent has worked, through a node in a process of its own."""
+    """A ledger that the agent has used through a node, which ran in a process of its own."""
     with Ledger(tmp_path_factory.mktemp("interop") / ".deedbook") as ledger:
         (possessed,) = ask("possess", keys=[{"seed": SEED, "ledger": ledger.id, "agent": AGENT}])["keys"]
         key, proof = possessed["public"], possessed["proof"]

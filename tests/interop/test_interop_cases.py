@@ -46,7 +46,7 @@ class Recorder:
         return str(event["id"])
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now_ms += int(seconds * 1000)
 
     def size(self) -> int:

@@ -33,7 +33,7 @@ class Scene(NamedTuple):
     url: str
 
     def deed(self, *words: object) -> Any:
-        """Call a verb, which succeeds; return its data."""
+        """Call a verb, which must succeed; return its data."""
         said = inside.deed("--home", self.home, "--json", *words)
         assert said.code == 0, said.err
         return json.loads(said.out)["data"]
@@ -48,7 +48,7 @@ class Scene(NamedTuple):
         return str(created["id"])
 
     def run(self, *command: str | Path, role: Role = "writer") -> subprocess.CompletedProcess[str]:
-        """Let bob's agent work."""
+        """Run the program of bob's agent."""
         token = Tokens(self.home).create("bob", role, LATER_MS)[1]
         words = (*command, self.url, self.home / "keys" / "bob.key", EVIDENCE)
         environment = {"PATH": os.environ["PATH"], "TOKEN": token, "LC_ALL": "C.UTF-8"}

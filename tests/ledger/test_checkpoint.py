@@ -106,7 +106,7 @@ def test_a_signed_checkpoint_has_the_form_of_the_specification() -> None:
     root=st.binary(min_size=32, max_size=32),
 )
 def test_what_is_signed_is_what_verifies(origin: str, seed: bytes, size: int, root: bytes) -> None:
-    """A stranger needs only the vkey."""
+    """To verify a checkpoint, a stranger needs only the vkey."""
     checkpoint = Checkpoint(origin, size, root)
     key = CheckpointKey(origin, seed)
     note = sign_checkpoint(checkpoint, key)
@@ -141,7 +141,7 @@ def test_a_forged_checkpoint_is_unverified_rather_than_malformed() -> None:
     ],
 )
 def test_another_key_or_name_does_not_verify(stranger: CheckpointVerifier) -> None:
-    """The same origin with another key, and the same key with another origin, are both unknown."""
+    """A key with the same origin but other bytes is unknown, and so is the same key with another origin."""
     with pytest.raises(Corrupted, match="no signature by the key") as caught:
         verify_checkpoint(NOTE, stranger)
     assert caught.value.code == "VERIFICATION_FAILED"
@@ -190,7 +190,7 @@ def test_a_note_larger_than_the_limit_is_refused() -> None:
 
 
 def test_extension_lines_are_signed_and_skipped() -> None:
-    """Other logs write extensions."""
+    """Other logs may have extension lines in their checkpoints."""
     text = NOTE.partition("\n\n")[0] + "\nextension\u2028of one line\n"
     note = sign_text(text, KEY)
     assert verify_checkpoint(note, KEY.verifier) == CHECKPOINT

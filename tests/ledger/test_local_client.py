@@ -111,7 +111,7 @@ def test_waiting_read_of_a_watched_log_checks_it_again_when_entries_are_announce
         client.log.announce()
         start = client.head().size
         page = threads.submit(client.entries, start, wait_s=20)
-        time.sleep(0.3)  # an unwatched log is checked 15 times in this time
+        time.sleep(0.3)  # without a watcher, the client would check the log 15 times
         assert len(checks) <= 2
         ledger.emit("alice", "session/s2", SessionStarted())
         client.log.announce()

@@ -14,7 +14,7 @@ from deedbook.ledger.events.imported import RecordImported
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 
 DAY = 1_700_000_000_000
-CLAIMED = "2023-11-14T22:13:20Z"  # the same time
+CLAIMED = "2023-11-14T22:13:20Z"  # the time DAY as a text
 
 
 def imported(ledger: Any, text: str, **fields: Any) -> int:

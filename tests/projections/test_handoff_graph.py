@@ -89,7 +89,7 @@ def test_ten_thousand_in_a_row_need_no_recursion():
 
 
 def asked(reader, **arguments):
-    """Return the graph's answer."""
+    """Return the answer of ``handoffs.graph``."""
     return reader.answer("handoffs.graph", arguments)
 
 

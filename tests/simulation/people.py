@@ -156,7 +156,7 @@ class _NoNews(Unavailable):
 
 
 class _Reads:
-    """A subscriber's reads of one node's log."""
+    """The client with which a subscriber reads the log of a node."""
 
     def __init__(self, log: Callable[[], MemoryLog | None]) -> None:
         self._log = log

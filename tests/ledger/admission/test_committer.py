@@ -48,7 +48,7 @@ class Halted:
 
 @pytest.fixture
 def halted(ledger: Ledger) -> Iterator[Halted]:
-    """A halted gate, opened at the end so that its committer can close."""
+    """A halted gate. It is opened at the end of the test, so that its committer can close."""
     gate = Halted(ledger)
     yield gate
     gate.is_open.set()

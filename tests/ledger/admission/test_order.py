@@ -1,6 +1,6 @@
-"""The gate checks in this order, and the first check that fails decides the answer.
+"""The gate makes its checks in a fixed order, and the first check that fails decides the answer.
 
-Form, signature, duplicate, key, ledger, idempotency, stream version, and the kind's rule last.
+The order: form, signature, duplicate, key, ledger, idempotency, stream version, rule of the kind.
 """
 
 from __future__ import annotations

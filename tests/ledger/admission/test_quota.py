@@ -1,4 +1,4 @@
-"""Quotas: one record per agent counts its appends, repeats are free, time frees the quota, other agents do not pay."""
+"""Quotas: a record per agent counts its appends; repeats are free; a quota recovers with time and affects no others."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_another_ledger_at_a_learned_address_is_as_good_as_nobody(bus: Bus, nowh
     addresses = Learned(bus.server.url)
     error = refusal_of(bus, addresses, bus.seeds["alice"], nowhere)
     assert (error.code, addresses.used_urls) == ("BUS_UNAVAILABLE", [])
-    # At the configured address it is an error that the user must see.
+    # At the configured address, another ledger is an error that the user must see.
     assert refusal_of(bus, Learned(), bus.seeds["alice"], bus.server.url).code == "VERIFICATION_FAILED"
 
 

@@ -110,7 +110,7 @@ def test_client_that_is_open_goes_on_with_the_key_that_a_rotation_brings(
         url = str(crashed_rotation.server)
         connection = AsyncConnection(
             url, "alice", home.bus_seed("alice"), read_seeds=lambda: home.bus_seeds("alice")
-        )  # the client has the old key
+        )  # the client has read the old key
         old.write_bytes(seed)
         await connection.open()
         await connection.close()
