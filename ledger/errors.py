@@ -368,7 +368,7 @@ class UnknownName(Refused, AttributeError):
     code = "UNKNOWN_FIELD"
 
     def __init__(self, owner: object, name: str) -> None:
-        # Nothing is searched or written yet: ``getattr`` with a default catches this error and ignores it.
+        # Search for similar names only on demand, because ``getattr`` with a default ignores this error.
         AttributeError.__init__(self, owner, name)
 
     @cached_property

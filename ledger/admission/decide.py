@@ -70,7 +70,7 @@ def decide(checked: CheckedSubmission, group: Layer, system_ms: int, final_check
             refusals[position] = (
                 Refused("DEPENDS_ON_REFUSED", "not checked, because an event before it was refused")
                 if candidate.secret is None or body.allow_secret
-                # the secret is in the event's own bytes, even if the event follows a refused one
+                # Report a secret even in an event that follows a refused one: it is in the event's own bytes.
                 else secret_refusal(candidate.secret)
             )
             tainted |= {body.stream, candidate.id}
@@ -107,13 +107,13 @@ def _accepted_ms(checked: CheckedSubmission, group: Layer, system_ms: int) -> in
     if not isinstance(setting, ClockSet):
         return next_ms(group.now_ms, system_ms)
     set_ms = to_ms(setting.time)
-    if checked.candidates[0].body.author == ROOT:  # the rule refuses every other author, whatever the time
+    if checked.candidates[0].body.author == ROOT:  # the rule refuses any other author anyway
         check_set(set_ms, system_ms)
     return set_ms
 
 
 def check_alone(data: EventData, count: int) -> None:
-    """Refuse an event that sets the clock or erases a body together with others. Raises Refused: ``INVALID_FIELD``."""
+    """Refuse to set the clock or erase a body in a submission with other events. Raises Refused: ``INVALID_FIELD``."""
     if count > 1 and isinstance(data, ClockSet):
         raise Refused("INVALID_FIELD", "submit ledger.clock_set alone: all events of a batch have one time")
     if count > 1 and isinstance(data, Redaction):

@@ -108,7 +108,7 @@ class RecordVerifier:
         machine: StateMachine[Any] | Transition[Any] | None
         if family in _VERIFIED:
             machine = MACHINES[family]
-        else:  # the record may hold erased texts, and rules may compare these
+        else:  # until the log is rewritten, the record may hold erased texts, and rules may compare them
             machine = rules_with_texts(stream) if snapshot.needs_rewriting() else None
         if machine is None:
             return record

@@ -66,7 +66,7 @@ def finish_erasures(
 
 
 class _Copy:
-    """The entries of a marked log, copied to a new file, with the state that they give."""
+    """The entries of a marked log, copied to a new file, with the state that is replayed from them."""
 
     def __init__(self, log: Log, built: Tables, mark: bytes, progress: Callable[[int, int], None]) -> None:
         self._log, self._built, self._mark, self._progress = log, built, mark, progress

@@ -76,7 +76,7 @@ def tile_name(level: int | str, number: int, width: int = TILE_WIDTH) -> str:
 
 
 def tiles_of(size: int, level: int) -> Iterator[tuple[int, int]]:
-    """Yield (number, width) of the tiles of a tree of ``size`` at a level. Entry bundles have those of level 0."""
+    """Yield (number, width) of the tiles of a tree of ``size`` at a level. Entry bundles are as at level 0."""
     whole, partial = divmod(size >> (8 * level), TILE_WIDTH)
     for number in range(whole):
         yield number, TILE_WIDTH

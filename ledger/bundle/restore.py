@@ -253,7 +253,7 @@ def restore(
             try:
                 report = progress or (lambda _done, _total: None)
                 restored = _put_in_place(work, folder, present, root, report, accept_partial=accept_partial)
-                if is_new:  # an existing folder keeps the user's earlier decision on trust
+                if is_new:  # for an existing folder, the user has decided before whether to trust it
                     trust.adopt(home.path, work.fingerprint, now())
             finally:
                 # After an error, a home that was made for this restore is removed completely.
@@ -351,7 +351,7 @@ def _put_in_place(
     )
     with log:
         work.build(log, progress, root=root)
-        sweep_files(log)  # entries may need blobs that are in this folder and not in the backup
+        sweep_files(log)  # first, because entries may need blobs whose files are here and not in the backup
         missing = work.check_blobs(log.blobs, accept_partial=accept_partial)
         count = work.put_blobs(log.blobs)
         with log.snapshot() as snapshot:

@@ -118,7 +118,7 @@ def _sign_distinct(bodies: Sequence[bytes], key: Key) -> Submission:
     contents: set[bytes] = set()
     refusals: dict[int, Refused] = {}
     for position, body in enumerate(bodies):
-        start = body.rindex(_SALT)  # the keys are sorted, so no object follows it
+        start = body.rindex(_SALT)  # the keys are sorted, so no object follows the salt
         content = body[:start] + body[body.index(b",", start) :]
         if content in contents:
             refusals[position] = Refused("PARTIAL_RETRY", "the submission contains the same event twice")

@@ -26,9 +26,9 @@ def check_is_new(home: Home) -> None:
 
     Refuse also the folder of an unfinished `deed join`, whose keys may be registered in another ledger.
 
-    An unfinished `init` leaves a file beside its keys, so its key may be used again. The mark is not in the key,
-    because a copied key must not carry it. Raises Refused: ``LEDGER_EXISTS``. Corrupted: the ledger in the folder is
-    damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
+    If a file that an unfinished `init` left is beside the key, the key made no ledger yet, and may be used again. This
+    mark is not in the key file, because a copied key must not carry it. Raises Refused: ``LEDGER_EXISTS``. Corrupted:
+    the ledger in the folder is damaged. Unavailable: ``STORE_UNAVAILABLE``: it cannot be read.
     """
     if (home.path / BEGUN_FILE).exists():
         raise Refused("LEDGER_EXISTS", unfinished_join(home.path), folder=str(home.path))

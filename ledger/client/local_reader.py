@@ -187,7 +187,7 @@ class LocalReader(Resource):
                 has_waited = True
                 if announced is not None:  # one watcher in this process announces new entries to all readers
                     self._log.wait(announced, deadline - time.monotonic())
-                # also after an announcement, so that the entries of one burst are in one page
+                # Sleep also after an announcement, so that the entries of one burst are in one page.
                 time.sleep(poll_interval_s)
         return start
 

@@ -418,7 +418,7 @@ class _Run:
         return replay
 
     def check_end(self, last: ProvenEntry, entry: Entry) -> None:
-        """Check that all entries of authority up to the log's end were read; ``entry`` is its proven last one."""
+        """Check that all entries of authority up to the log's end were read; ``entry`` is its last, proven entry."""
         if last.index != self.head.size - 1:
             raise unproven(f"it sent entry {last.index} as the last of {self.head.size}", size=self.head.size)
         received = len(self._authority.stored.indexes)

@@ -40,7 +40,7 @@ def simplified(text: str) -> str:
 
 
 def both_scripts(pattern: str) -> str:
-    """Return a regular expression, written in Simplified characters, that matches either form of each of them."""
+    """Take a regular expression in Simplified characters; return one that matches either form of each character."""
     parts: list[str] = []
     is_in_class = is_escaped = False
     for character in pattern:

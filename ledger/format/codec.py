@@ -25,7 +25,7 @@ T = TypeVar("T")
 # The exceptions of msgspec for invalid bytes. For text that is not UTF-8 it raises Python's own error.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _sorted_json = msgspec.json.Encoder(order="sorted")
-_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # every process orders sets differently
+_msgpack = msgspec.msgpack.Encoder(order="deterministic")  # otherwise each process would order sets differently
 encode_packed: Final = _msgpack.encode
 """Return a value in its one minimal msgpack form."""
 _examined: set[Any] = set()
@@ -37,7 +37,7 @@ _HALF: Final = "[\ud800-\udfff]"
 _STRINGS: Final = rb'(?s:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))'
 _SURROGATE: Final = rb"\\u[dD][89a-fA-F]"
 _SIXTEEN_DIGITS: Final = rb"[0-9]{16}"
-_CHOICES: Final = r"'\^\((\w+(?:\|\w+)+)\)\??\\\\Z'"  # a pattern of a few words, as msgspec names it
+_CHOICES: Final = r"'\^\((\w+(?:\|\w+)+)\)\??\\\\Z'"  # a pattern that lists a few words, as msgspec prints it
 _NOT_BRACKETS: Final = bytes(range(256)).translate(None, b"[]{}")
 
 
@@ -131,7 +131,7 @@ def check_strict(text: bytes) -> Any:
 
 
 def check_encodable(text: bytes) -> None:
-    """Check JSON as ``check_strict`` does, and that no text has half of a surrogate pair, as dirty transcripts do.
+    """Check JSON as ``check_strict`` does, and that no text has half of a surrogate pair: damaged transcripts do.
 
     Raises Refused: as ``check_strict``.
     """

@@ -98,7 +98,7 @@ _WORDS: Final = {
     ID_PATTERN: f"an id must be one line {_VISIBLE}",
     FILE_ID_PATTERN: f"a handoff's id names its file: one line {_VISIBLE}, without slashes and a dot at its beginning",
 }
-# Texts that a refusal shows instead of a pattern. The keys are patterns as msgspec names them.
+# Texts that a refusal shows instead of a pattern. The keys are patterns as msgspec prints them.
 WORDS: Final = {repr(pattern): text for pattern, text in _WORDS.items()}
 
 

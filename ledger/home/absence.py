@@ -70,7 +70,7 @@ def _signed_advice(folder: Path) -> str:
 
 
 def _clone_advice(git: Path) -> str:
-    """Return the next step in a clone: it has no ledger, and git fetches no notes with it."""
+    """Return the next step in a clone: a clone has no ledger, and git does not fetch notes when it clones."""
     refs, settings = (
         read_regular(git / name, size_max_bytes=_refs_size_max_bytes) or b"" for name in ("packed-refs", "config")
     )

@@ -143,7 +143,7 @@ class Home(msgspec.Struct, frozen=True):
         """
         trust.demand(self.path)
         path = self.key_file(CHECKPOINT)
-        # the second file is valid after a crash between acceptance and end of a rotation
+        # If a rotation crashed after the ledger had accepted it, the second file has the valid key.
         for file in (path, pending(path)):
             if file == path or file.exists():
                 key = open_key(file)
@@ -153,7 +153,7 @@ class Home(msgspec.Struct, frozen=True):
         raise Refused("KEY_FILE_MISSING", message, path=str(path), keys=sorted(public))
 
     def open(self, name: str, passphrase: str | None = None) -> Key:
-        """Return an identity key of this folder, if the user trusts the folder. Otherwise it may be a stranger's key.
+        """Return an identity key of this folder, if the user trusts the folder: any other may hold a stranger's key.
 
         Raises Refused: ``NOT_TRUSTED``; as ``identity.open_key``.
         """
@@ -170,7 +170,7 @@ class Home(msgspec.Struct, frozen=True):
     ) -> Key:
         """Return the agent's session key if it may sign all of ``signed``, otherwise the agent's identity key.
 
-        With ``is_identity`` always the identity key.
+        With ``is_identity``, always return the identity key.
 
         ``signed`` lists (kind, stream, data). ``ask`` gets the agent's name if the identity key is sealed, and may
         return the passphrase or the opened key. Raises Refused: ``NOT_TRUSTED``, ``KEY_LOCKED``,

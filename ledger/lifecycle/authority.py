@@ -584,7 +584,7 @@ def compromised_at(key_of: Callable[[str], KeyRecord | None], public_key: str, i
 
 
 class Voided(msgspec.Struct, frozen=True):
-    """A grant that does not count, and the entry that reports the key on which it rests as compromised."""
+    """A grant that does not count, and the entry that reports a key on which the grant rests as compromised."""
 
     grant: Grant
     report: int

@@ -67,7 +67,7 @@ def jump_text(last_ms: int, system_ms: int) -> str:
 
 
 def check_set(set_ms: int, system_ms: int) -> None:
-    """Refuse a time set by root that differs from this system's time: one of the two is wrong.
+    """Refuse a time set by root that differs too much from this system's time: one of the two is wrong.
 
     Raises Refused: ``CLOCK_JUMPED``.
     """

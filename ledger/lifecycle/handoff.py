@@ -61,7 +61,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Completion(msgspec.Struct, frozen=True, array_like=True):
-    """The event that submitted a result, a completion or an import: its id, its entry, its author and key (hex)."""
+    """The event that submitted a result (a completion or an import): its id, its entry, its author and key (hex)."""
 
     id: str
     index: int
@@ -81,12 +81,12 @@ class HandoffState(msgspec.Struct, frozen=True, array_like=True, tag="handoff"):
 
     ``tasks`` are ``open`` or ``done``. ``criteria`` are ``open``, ``claimed`` (ticked in an imported file, and still
     open here), ``reopened`` (checked before changes were requested, and open again), ``asked`` (its reviewer is asked
-    to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the event. ``importer`` acts
-    for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until somebody
-    confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that waived the
-    criteria, in their order. ``handovers`` are the decisions by which reviewers passed the review on, in order.
-    ``questions`` are ``open``, ``answered`` or ``settled``, in the order in which they were asked; ``asked`` has their
-    parties.
+    to waive it, and it is still open), ``checked`` or ``waived``. Both are in the order of the content. ``importer``
+    acts for a sender that may not be registered here. ``claimed_status`` is the status in an imported file, until
+    somebody confirms or amends it. ``is_announced``: the router has announced it. ``waivers`` are the decisions that
+    waived the criteria, in their order. ``handovers`` are the decisions by which reviewers passed the review on, in
+    order. ``questions`` are ``open``, ``answered`` or ``settled``, in the order in which they were asked; ``asked`` has
+    their parties.
     """
 
     sender: str
@@ -158,7 +158,7 @@ def compute_version(sender: str, data: kinds.HandoffContent) -> str:
 
 
 def compute_result(version: str, completion: str) -> str:
-    """Return the ref of a result: of the content version, and of the event that submitted the result."""
+    """Return the ref of a result: a hash of the content version and of the id of the event that submitted it."""
     return "sha256:" + hashlib.sha256(encode_sorted({"completion": completion, "version": version})).hexdigest()
 
 
@@ -206,7 +206,7 @@ def _apply(question: Question[HandoffState], row: Row) -> HandoffState:
 
 
 def _recorded(after: HandoffState, event: Event, data: Any, row: Row) -> dict[str, Any]:
-    """Return the changes by the records of a row, other than ``content``."""
+    """Return the changes of the state for the ``records`` of a row, except ``content``."""
     decision = Decision(event.index, event.author, event.key)
     changes: dict[str, Any] = {}
     if "claims" in row.records:
@@ -566,7 +566,7 @@ def void_handover(state: HandoffState, agents: Agents) -> tuple[Decision, int] |
 
 
 def reviewer_of(state: HandoffState, agents: Agents) -> str:
-    """Return the reviewer. A hand-over that does not count leaves the review with the agent whose name signed it."""
+    """Return the reviewer. A hand-over that does not count leaves the review with the agent that it names as author."""
     void = void_handover(state, agents)
     return state.reviewer if void is None else void[0].by
 

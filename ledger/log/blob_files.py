@@ -98,7 +98,7 @@ class BlobFiles:
         sync_folder(target.parent)
 
     def delete(self, digest: bytes) -> None:
-        """Delete the file of a blob, if there is one, in a write transaction: no process may be storing it."""
+        """Delete the file of a blob, if any. Call it in a write transaction, so that no process stores the blob now."""
         with suppress(FileNotFoundError, IsADirectoryError):
             self._blob(digest).unlink()
             sync_folder(self._blob(digest).parent)
@@ -118,7 +118,8 @@ class BlobFiles:
             while True:
                 with open_regular(path, flags=os.O_RDWR | os.O_CREAT) as part:
                     fcntl.flock(part, fcntl.LOCK_EX)
-                    # Before we had the lock, another process may have completed the upload: this is a blob then.
+                    # Before we had the lock, another process may have completed the upload: then the opened file is the
+                    # blob.
                     if _has_inode(path, os.fstat(part)):
                         with os.fdopen(part, "r+b", closefd=False) as file:
                             yield file

@@ -269,7 +269,10 @@ def checked_chunks(ref: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _refs(table: BlobTable, start: bytes) -> Iterator[str]:
-    """Yield the refs of blobs and uploads, in order: an upload has no record, and a restored blob has no intent."""
+    """Yield the refs of blobs and uploads, in order.
+
+    They come from intents and from records, because an upload has no record, and a restored blob has no intent.
+    """
     last = ""
     intents, records = table.intents(start=start), table.records(start)
     for ref in heapq.merge((intent.ref for intent in intents), (record.ref for record in records)):

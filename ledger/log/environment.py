@@ -79,10 +79,10 @@ class Environment:
         self._open(create=create)
 
     def _open(self, *, create: bool = False) -> None:
-        """Open the file that has our name; again if another process replaces it meanwhile (``log.rewrite``).
+        """Open the file at our path; if another process replaces it meanwhile, open the new one (``log.rewrite``).
 
-        Else we could write into a file without a name. A file that we hold open keeps its number. So if the name leads
-        to it before and after LMDB opens the file, LMDB opened the same one.
+        Otherwise we could write into a file that no longer has a name. While we hold a file open, its inode number is
+        not used again. So if the path leads to this inode before and after LMDB opens it, LMDB opened the same file.
         """
         with translate_errors(self.path, self.setting):
             for _ in range(_swaps_seen_max):
@@ -122,7 +122,7 @@ class Environment:
             max_spare_txns=4,
             readonly=self.is_read_only,
             lock=not self.is_read_only,
-            create=create and not self.is_read_only,  # never the folder of a log that is being replaced
+            create=create and not self.is_read_only,  # never create the folder of a log that is being replaced
         )
         try:
             self._last_transaction = 0
@@ -210,7 +210,10 @@ class Environment:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
-        """Count a transaction of this process. If the file was rewritten, first wait for the others; open it."""
+        """Count a transaction of this process.
+
+        If the file was rewritten, first wait until the other transactions have ended, and open the new file.
+        """
         depth = getattr(self._nested, "depth", 0)
         with self._turn:
             # a transaction within another one of this thread uses the same file, even if the file was replaced since
@@ -359,7 +362,7 @@ def remove_old(path: Path) -> None:
     """
     if not os.path.lexists(new_path(path)) and os.path.lexists(path / FILE):
         old = old_path(path)
-        with contextlib.suppress(OSError):  # also a link, whose target is somebody else's
+        with contextlib.suppress(OSError):  # it may also be a link, whose target belongs to somebody else
             for file in () if old.is_symlink() else old.iterdir():
                 file.unlink()
             old.rmdir()
@@ -373,7 +376,7 @@ def new_path(path: Path) -> Path:
 def old_path(path: Path) -> Path:
     """Return the path of a former environment, from its rewriting until its deletion.
 
-    A person who puts a log aside may call it ``log.old``, and we must not delete that.
+    It is not called ``log.old``: a person may give this name to a log of their own, which we must not delete.
     """
     return path.with_name(path.name + ".replaced")
 

@@ -249,7 +249,7 @@ def _store(blobs: Blobs, table: BlobTable, digest: bytes, upload: bytes, record:
 def _received(size: int, intent: Intent) -> int:
     """Return how many bytes of a part are valid: whole chunks.
 
-    A killed writer may have left the beginning of another one.
+    A killed writer may have left the beginning of another chunk.
     """
     return intent.size if size == intent.size else min(size, intent.size) // blob_chunk_bytes * blob_chunk_bytes
 

@@ -136,7 +136,7 @@ class NodeState(msgspec.Struct, frozen=True):
         return max((peer.beat.size for peer in self.peers.values() if not peer.beat.is_apart), default=0)
 
     def is_in_contact(self, now_ms: int, timing: Timing) -> bool:
-        """Return whether this node has heard, since it was interrupted, all the others that live."""
+        """Return whether this node has heard all other live nodes since it was interrupted."""
         if now_ms - self.interrupted_ms >= timing.missed_ms:
             return True
         awaited = [self.peers[node] for node in self.awaited]

@@ -79,8 +79,8 @@ class BlobStream:
     async def erase(self, refs: Collection[str]) -> None:
         """Remove these blobs from the stream, and mark them as erased in it.
 
-        If the stream holds one of them, it is deleted completely, because servers keep the content of a deleted message
-        in other files, too (``bus.stream``). The caller then puts the other blobs again. Raises Unavailable:
+        If the stream holds one of them, the whole stream is deleted, because servers keep the content of a deleted
+        message in other files, too (``bus.stream``). The caller then puts the other blobs again. Raises Unavailable:
         ``BUS_UNAVAILABLE``.
         """
         if not refs:

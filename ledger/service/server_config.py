@@ -177,7 +177,7 @@ def _agent(ledger: str, name: str, nkey: str, node: str, *, is_invited: bool = F
 def render_accounts(ledger: str, users: BusUsers, node: str = "") -> str:
     """Return the ``accounts`` block, which a deployment may include in its own configuration.
 
-    The agents of a server of several nodes submit to ``node``.
+    With several nodes, the agents of this server submit to ``node``.
 
     Raises Refused: ``INVALID_FORMAT`` for a name or key that could mean something else in the configuration.
     """

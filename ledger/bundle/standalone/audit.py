@@ -538,7 +538,7 @@ class Audit:
             for index in self.manifest["indexes"]:
                 name = f"entries/{index:020d}.entry"
                 if {name, f"entries/{index:020d}.tlog-proof"} & set(self.lost):
-                    continue  # a later entry, or the note of stream heads, shows the stream that lacks it
+                    continue  # a later entry, or the note of stream heads, shows which stream lacks an entry
                 data = self.members.read(name)
                 self.run_check(index, self.check_entry, data, (root, note))
         self.end_doubt()

@@ -306,7 +306,7 @@ class Decision:
         return replace(state, completion=(self.event.id, *self.decision()))
 
     def with_reopening(self, state: State) -> State:
-        """Return the state with the criteria open that were checked before changes were requested."""
+        """Return the state with all checked criteria open again, because changes were requested."""
         return replace(state, criteria=tuple("reopened" if mark == "checked" else mark for mark in state.criteria))
 
     def with_question(self, state: State) -> State:
@@ -331,7 +331,7 @@ class Decision:
         return replace(state, steps=state.steps - {self.data["step"]})
 
     def version_of(self, content: dict[str, Any], sender: str) -> str:
-        """Return the version of a handoff's content: the hash of what differs from the defaults, and of its sender."""
+        """Return the version of a handoff's content: a hash of its sender and of all fields that are not defaults."""
         fields = self.rules.kinds.types[CONTENT]["properties"]
         kept = {name: content[name] for name, field in fields.items() if content[name] != field.get("default")}
         kept["notes"] = {name: lines for name, lines in content["notes"].items() if lines}
@@ -413,7 +413,7 @@ class Decision:
         return self.state.name == "none" or self.author == owner
 
     def import_changes_something(self) -> bool:
-        """There is no state yet, or more than the completion differs after the import."""
+        """There is no state yet, or the import changes more than the completion."""
         return self.state.name == "none" or replace(self.after(), completion=self.state.completion) != self.state
 
     def claims_name_items(self) -> bool:
@@ -517,7 +517,7 @@ class Decision:
         return all(mark == "settled" or to != self.state.receiver for mark, (_, to) in pairs)
 
     def questions_are_bounded(self) -> bool:
-        """The handoff has fewer questions than the limit, and fewer of the author that are not settled."""
+        """The handoff has fewer questions than the limit, and fewer unsettled ones of the author than their limit."""
         pairs = zip(self.state.questions, self.state.asked, strict=True)
         own = sum(mark != "settled" and asked[0] == self.author for mark, asked in pairs)
         return len(self.state.questions) < QUESTIONS_MAX and own < QUESTIONS_OF_AUTHOR_MAX
@@ -588,7 +588,7 @@ class Decision:
         return self.data["step"] in self.state.steps
 
     def dependencies_are_of_new_steps(self) -> bool:
-        """Only new steps get dependencies, and these are steps, old or new."""
+        """Only new steps get dependencies, and each dependency is an old or new step."""
         numbers, wanted = set(self.new_steps()), self.data["dependencies"]
         are_new = {int(number) for number in wanted} <= numbers
         return are_new and all(set(others) <= self.state.steps | numbers for others in wanted.values())
