@@ -303,7 +303,7 @@ class Handler(BaseHTTPRequestHandler):
                 404,
                 411,
                 413,
-            }  # the rest of the request is unread
+            }  # otherwise the unread rest of the request would be taken for the next one
         except sqlite3.Error as error:
             self.log_error("database: %s", error)
             answer = Answer(503, "the witness cannot use its database now: ask again later\n")

@@ -238,7 +238,7 @@ def _read(values: dict[str, Any]) -> Any:
 
 
 def entries_schema() -> dict[str, Any]:
-    """Return the schema of the list of entries. Its text describes their fields, in a third of a schema's tokens."""
+    """Return the schema of a list of entries. A text describes their fields, in a third of the tokens of a schema."""
     types: dict[tuple[Argument, ...], list[str]] = {}
     for name, operation in operations().items():
         types.setdefault(operation.arguments, []).append(name)

@@ -132,7 +132,7 @@ class Replica:
         if end < generation.size:
             await self.fill(generation, end, size)
             return await self.advance()  # others may have published since
-        if end < before:  # the log may have grown since then
+        if end < before:  # not ``size``: the log may have grown after the stream's end was read
             message = f"{generation.name} ends at index {end - 1}, but this log has {before} published entries"
             raise DamagedError(message, generation.number)
         self._reached = generation.number

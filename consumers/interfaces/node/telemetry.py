@@ -2,7 +2,7 @@
 
 The variables of OpenTelemetry say where and how: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``,
 ``OTEL_SERVICE_NAME``, … Metrics have the names of `/metrics`. Spans name agents, numbers and error codes, and no
-content. The SDK's own threads send; a collector that is away costs spans, and no work waits for it.
+content. The SDK's own threads send, so no work waits for the collector; without it, spans are lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HTTP serving on this machine: a socket that is bound before its address is printed, and a server on it.
 
 The applications are elsewhere (``app``, the dashboard). This module has the address, the allowed host names and the
-limits of connections. The server runs in the caller's event loop, and the caller handles the signals. A renewed
-certificate counts within a second, for connections that begin then.
+limits of connections. The server runs in the caller's event loop, and the caller handles the signals. Within a second
+after a certificate is renewed, new connections use it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Tls:
     def _stat(self) -> list[tuple[int, int]]:
         with contextlib.suppress(OSError):
             return [(file.stat().st_mtime_ns, file.stat().st_ino) for file in (self._certificate, self._key)]
-        return []  # one is missing
+        return []  # one of the files is missing
 
     def _load(self) -> None:
         path = str(self._certificate)
@@ -227,7 +227,7 @@ class _Connection(H11Protocol):
     began_s = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Begin, in place of the connection that has waited longest."""
+        """Begin; if there are now too many connections, cut the one that has waited longest."""
         super().connection_made(transport)
         self.began_s = time.monotonic()
         if self.limit_concurrency is None or len(self.connections) < self.limit_concurrency:
@@ -288,7 +288,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def drop(self, scope: Scope) -> None:
-        """Cut the connection of a request, with unread data."""
+        """Cut the connection of a request, and discard the data that its client has not read."""
         for connection in self.server_state.connections:
             if getattr(connection, "scope", None) is scope:
                 connection.transport.abort()

@@ -1,7 +1,7 @@
 """Live events over HTTP, for the API and the dashboard.
 
 A reader pulls: the server holds at most one page of the log for it and reads nothing ahead. A reader that takes nothing
-for ``stall_max_s`` is disconnected, with the unread data in its socket.
+for ``stall_max_s`` is disconnected, and the unread data in its socket is discarded.
 
 The name of a server-sent event is the kind of the log's event, and its id is the index there: a reader that reconnects
 with ``Last-Event-ID`` continues after it without a gap (WHATWG HTML, section 9.2). If a reader's filter matches nothing

@@ -140,7 +140,7 @@ class Writes:
         self._waits.end()
 
     async def answer(self, route: str, scope: Scope, receive: Receive) -> Response:
-        """Answer a request to one of ``routes``. Raises DeedbookError: everything that has the status of its code."""
+        """Answer a request to one of ``routes``. Raises DeedbookError: its code gives the status of the answer."""
         headers, (medias, size_max, write) = Headers(scope=scope), self.routes[route]
         if scope["method"] == "OPTIONS":
             return Response(status_code=204, headers={"allow": METHODS})

@@ -398,7 +398,7 @@ def served_at(home: Home) -> str | None:
 
 
 def may_be_taken(server: str) -> bool:
-    """Return whether a port is of the range from which the system chooses ports for programs that name none."""
+    """Return whether the system may give a server's port to a program that asks for any free port."""
     try:
         first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split())
     except (OSError, ValueError):

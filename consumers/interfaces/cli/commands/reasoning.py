@@ -145,7 +145,7 @@ def _extend(app: App, ref: str, new_step: NewStep) -> None:
 
 
 def _check_retracted(app: App, graph: dict[str, Any], numbers: Sequence[int]) -> None:
-    """Refuse steps that were retracted, with the entries that did it."""
+    """Refuse steps that were retracted; the error names the entry that retracted the step."""
     absent = [number for number in numbers if number not in numbers_of(graph)]
     for retraction in reversed(_retractions(app, graph) if absent else []):
         if retraction["step"] in absent:

@@ -72,7 +72,7 @@ _FIELDS: Final = {
 }
 _OPTIONS: Final = frozenset(option for fields in _FIELDS.values() for option in fields)
 _TOPIC: Final = "topic"
-_SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # for dead ends, the words that people write
+_SPELLINGS: Final = {"tried": ("basis", {"yes": "tried", "no": "argued"})}  # people write these words about dead ends
 _as_near: Final = 0.8
 """The similarity from which a word counts as a misspelled option. It must not become text, which is signed for ever."""
 _LINE: Final = re.compile(r"\s*(?:[-*]\s+)?([A-Za-z][A-Za-z_-]*):(?:\s+(.*)|$)")

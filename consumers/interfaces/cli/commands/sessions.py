@@ -219,7 +219,7 @@ def list_(app: App, **filters: Any) -> None:
 def _short_id(name: str) -> str:
     """Return an id for a row.
 
-    On a terminal it is the beginning of a UUID, so that the task has room; every verb takes it.
+    On a terminal it is the beginning of a UUID, so that the task has room; every verb accepts this beginning.
     """
     return name[:id_chars_min] if output.terminal_cells() is not None and UUID.fullmatch(name) else name
 
