@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from deedbook.ledger.format.envelope import Submission
 
 ORIGIN: Final = "test.example/ledger"
-# GIVEN_MS is the time of all events in tests of folds. A test's ledger starts at START_MS, 20 hours ago: some programs
-# write to it by the system's clock, others by the test's clock, and the gate accepts at most a day's difference. The
-# variable gives all processes of a test the same start.
+# Events in tests of folds begin at GIVEN_MS. A test's ledger begins at START_MS, 20 hours ago: some programs write to
+# it by the system's clock, others by the test's clock, and the gate accepts at most a day's difference. Through the
+# variable, all processes of a test use the same START_MS.
 GIVEN_MS: Final = 1_770_890_400_000  # 2026-02-12T10:00:00Z
 START_MS: Final = int(
     os.environ.setdefault("DEEDBOOK_TEST_START_MS", str((time.time_ns() // 10**9 - 20 * 3600) * 1000))

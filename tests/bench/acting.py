@@ -2,8 +2,8 @@
 
 The first rows ask an open ledger the same question in both ways. One of them asks after each new entry, when each
 stream has to be read again. The next rows show many different handoffs in one process, one after the other: the last
-hundred answers should take as long as the first hundred, and memory should not grow. The last row times the fold after
-the completion of a handoff that many other handoffs wait for.
+hundred answers should take as long as the first hundred, and memory should not grow. The last row times the fold of an
+event that unlocks many handoffs: the verification of a handoff that they all wait for.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _fill(ledger: building.Ledger) -> None:
 
 
 def _dependents(bench: Bench) -> Row:
-    """Return the row of the fold after a verification: many handoffs wait for the handoff, against none."""
+    """Return the row of folding a verification that many handoffs wait for, against one that none waits for."""
     bench.say(f"{DEPENDENTS:,} handoffs that wait for one")
     with open_ledger(bench.folder / "dependents") as ledger, Reader(ledger.client(), ledger.settings()) as reader:
         for number in range(bench.rounds + 1):

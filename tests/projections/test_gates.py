@@ -1,4 +1,4 @@
-"""The cases in which a receiver of a brief must fetch the full graph."""
+"""The gates of briefs: when the full graph must be fetched, which levels pass, and which graphs may be acted on."""
 
 from __future__ import annotations
 

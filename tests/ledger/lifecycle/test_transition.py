@@ -1,4 +1,4 @@
-"""A package's rules for its own families are one function, ``transition``: the consequences if it fails."""
+"""A package's rules for its own families are a function, ``transition``. If it fails, the event is refused."""
 
 from __future__ import annotations
 
