@@ -90,12 +90,12 @@ def _is_named(app: App, word: str) -> bool:
     return len(word.removeprefix("session/")) >= min(id_chars_min, len(id_))
 
 
-def append(app: App, session_id: str, *data: EventData) -> tuple[str, list[Accepted]]:
+def append(app: App, session_id: str, *data: EventData, idem: str | None = None) -> tuple[str, list[Accepted]]:
     """Sign and append events of a session; return its whole id and the accepted events."""
     author = app.author()
 
     def emit(name: str) -> list[Accepted]:
-        return author.emit(*(Draft(stream=f"session/{name}", data=event) for event in data))
+        return author.emit(*(Draft(stream=f"session/{name}", data=event, idem=idem) for event in data))
 
     try:
         return session_id, emit(session_id)

@@ -24,14 +24,23 @@ from deedbook.consumers.sdk.text import dead_end_text, quote_text, sanitize_line
 from deedbook.consumers.sessions.open_sessions import SessionChoice, choose_session
 from deedbook.consumers.sessions.operations import OPERATIONS, RECORDED, Resolution, Retraction, Verb
 from deedbook.consumers.sessions.report import correct, report_at_end
+from deedbook.ledger.admission.decide import Accepted
 from deedbook.ledger.client.author import Draft
-from deedbook.ledger.errors import Refused
+from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.blob import SEALABLE_FIELDS
+from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.home.environment import present_session
 
 dead_ends_max = 5
+
+_STATEMENTS: Final[dict[type[EventData], str]] = {
+    kinds.FindingLogged: "findings",
+    kinds.UnknownLogged: "unknowns",
+    kinds.DeadEndLogged: "dead_ends",
+}
+"""The kinds that nobody has to record twice in a session, and the lists of ``sessions.show`` that have them."""
 
 VECTOR_NAMES: Final = kinds.Vectors.__struct_fields__
 columns_max: Final = 6
@@ -119,9 +128,15 @@ def _recording(verb: Verb) -> click.Command:
 
     def record_text(app: App, /, arguments: tuple[str, ...], **options: Any) -> None:
         name, text = session_and(app, arguments, main.option.partition("|")[0])
-        subject = options.pop("seal", None)
+        subject, idem = options.pop("seal", None), options.pop("idem", None)
         data = kind(**values_of(operation.arguments, {main.name: text} | options))
-        record(app, name, data if subject is None else app.sealer(subject).event(data), what)
+        if subject is None and idem is None and (earlier := _earlier(app, name, data)) is not None:
+            name, accepted = earlier
+            at = f"entry {accepted.index}, {output.when(accepted.accepted_ms)}"
+            line = f"{name}: this {what} was there already ({at}): nothing recorded; --idem KEY records it again"
+            app.show("session", {"id": name, "accepted": asdict(accepted)}, line)
+            return
+        record(app, name, data if subject is None else app.sealer(subject).event(data), what, idem=idem)
         if not app.as_json:
             output.warn(cite([data], app.query_with)[1])
 
@@ -129,7 +144,34 @@ def _recording(verb: Verb) -> click.Command:
     params: list[click.Parameter] = [text, *parameters(others)]
     if kind in SEALABLE_FIELDS:
         params.append(seal_option())
+    if kind in _STATEMENTS:
+        words = f"Record it although the session has the same {what}. The same call again returns the first answer."
+        params.append(click.Option(["--idem"], metavar="KEY", help=words))
     return Command(verb.replace("_", "-"), params=params, callback=record_text, help=operation.words)
+
+
+def _earlier(app: App, session_id: str, data: EventData) -> tuple[str, Accepted] | None:
+    """Return the agent's open session and the entry in it that says the same and is still in force, or None.
+
+    A missing look stops no append: None also if the views cannot be read, or are not asked because of --spool.
+    """
+    field = _STATEMENTS.get(type(data))
+    if app.spool or field is None:
+        return None
+    try:
+        session = app.query("sessions.show", id=session_id)
+        if session["status"] != "open" or session["author"] != app.acting():
+            return None
+        fields = type(data).__struct_fields__
+        rows = (row for row in session[field] if row["correction"] is None)
+        same = [row for row in rows if all(row[name] == getattr(data, name) for name in fields)]
+        if not same:
+            return None
+        index, accepted_ms = same[0]["event_index"], same[0]["accepted_ms"]
+        event_id = read_event(index, app.client().entry(index)).id
+    except DeedbookError:
+        return None
+    return session["id"], Accepted(index, event_id, accepted_ms, is_repeat=True)
 
 
 for _verb in RECORDED:
@@ -224,11 +266,12 @@ def _short_id(name: str) -> str:
     return name[:id_chars_min] if output.terminal_cells() is not None and UUID.fullmatch(name) else name
 
 
-def record(app: App, session_id: str, data: EventData, what: str) -> None:
+def record(app: App, session_id: str, data: EventData, what: str, *, idem: str | None = None) -> None:
     """Append one event of a session and print the result."""
-    name, accepted = append(app, session_id, data)
+    name, accepted = append(app, session_id, data, idem=idem)
     answer = {"id": name, "accepted": asdict(accepted[0])}
-    line = f"{name}: {what} recorded (entry {accepted[0].index})"
+    done = "was there already" if accepted[0].is_repeat else "recorded"
+    line = f"{name}: {what} {done} (entry {accepted[0].index})"
     if isinstance(data, kinds.DeadEndLogged) and data.basis is None:
         line += ", as tried; --basis argued if nobody tried it"
     app.show("session", answer, line)

@@ -169,3 +169,31 @@ def test_list_and_page_of_a_session_count_the_same(alone: Deed) -> None:
     assert shown["counts"] == {"assessments": 0, "findings": 1, "unknowns": 0, "dead_ends": 0, "tools": 0}
     assert shown["counts"] == {name: row[name] for name in shown["counts"]}
     assert [len(shown[name]) for name in ("findings", "unknowns", "dead_ends")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("words", [("finding", "x"), ("unknown", "x"), ("dead-end", "x", "--why", "w")])
+def test_repeated_statement_is_recorded_only_if_asked_for(alone: Deed, words: tuple[str, ...]) -> None:
+    alone("agent", "add", "a")
+    alone("session", "start", "twice", "--task", "t", "--as", "a")
+    call = ("session", words[0], "twice", *words[1:], "--as", "a")
+    first = alone.data(*call)["accepted"]
+    assert alone.data(*call)["accepted"] == first | {"is_repeat": True}
+    said = alone(*call)
+    assert f" was there already (entry {first['index']}, 2" in said
+    assert "): nothing recorded; --idem KEY records it again\n" in said
+    other = alone.data(*call, "--topic", "pools")["accepted"]
+    again = alone.data(*call, "--idem", "again")["accepted"]
+    assert [first["index"] + 1, first["index"] + 2] == [other["index"], again["index"]]
+    assert alone.data(*call, "--idem", "again")["accepted"] == again | {"is_repeat": True}
+    assert "was there already (entry" in alone(*call, "--idem", "again")
+
+
+def test_retracted_finding_can_be_recorded_again(alone: Deed) -> None:
+    alone("agent", "add", "a")
+    alone("session", "start", "taken-back", "--task", "t", "--as", "a")
+    call = ("session", "finding", "taken-back", "x", "--as", "a")
+    first = alone.data(*call)["accepted"]["index"]
+    alone("session", "retract", first, "--reason", "wrong", "--as", "a")
+    assert alone.data(*call)["accepted"]["is_repeat"] is False
+    alone("session", "end", "taken-back", "--as", "a")
+    alone.refuses("TRANSITION_NOT_ALLOWED", *call)
