@@ -28,7 +28,7 @@ problems_max: Final = 5
 def judged(
     author: Author, ledger: ToolLedger, entry: Judgement | Retraction | Resolution, session: str | None, task: str
 ) -> dict[str, Any]:
-    """Take a snapshot, validate a record, ask a human, or correct a session; return the fields of the answer."""
+    """Take a snapshot, validate a reasoning, ask a human, or correct a session; return the fields of the answer."""
     view = ledger.query_with
     if not isinstance(entry, Judgement):
         done = correct(author, view, ledger.settings, entry, within=session)
