@@ -12,7 +12,7 @@ from deedbook.projections.briefs.tokens import count_tokens, greatest
 from deedbook.projections.reports.compressed import shorten
 
 _chars_a_token_max: Final = 8
-"""Texts are cut to this many characters a token at first. Prose has four to five, so that rarely cuts too much."""
+"""The most characters to try for each token of a limit. Prose has four to five, so the bound rarely matters."""
 
 
 class Budget:
