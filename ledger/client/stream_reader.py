@@ -181,7 +181,7 @@ class StreamReader:
         self._client = client
         self._file = file
         self._lock = threading.Lock()
-        # Streams that were read to their end, each under an earlier head that the head of ``authority`` continues.
+        # Streams that were read to their end, each under a head that the head of ``authority`` continues.
         self._runs: dict[str, _Run] = {}
         self._cached_bytes = 0
         self._last: tuple[TrustedHead, ProvenEntry, Entry] | None = None

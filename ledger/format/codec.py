@@ -131,7 +131,7 @@ def check_strict(text: bytes) -> Any:
 
 
 def check_encodable(text: bytes) -> None:
-    """Check JSON as ``check_strict`` does, and that no text has half of a surrogate pair: damaged transcripts do.
+    """Check JSON as ``check_strict`` does, and that no text has half of a surrogate pair, as in bad transcripts.
 
     Raises Refused: as ``check_strict``.
     """

@@ -301,8 +301,8 @@ class Audit:
     def check_proof(self, index: int, entry: Entry, root: bytes, note: str) -> None:
         """Check the inclusion of an entry by its C2SP tlog-proof, and its signature, or that of its batch.
 
-        An entry without a valid signature is ignored. If an entry does not fit its batch, this is reported once, and
-        the entry still counts.
+        An entry without a valid signature is reported and has no effect. If an entry does not fit its batch, this is
+        reported, and the entry still has its effect.
         """
         name = f"entries/{index:020d}.tlog-proof"
         path, batch_path = read_proof(read_text(self.members.read(name), "its proof"), index, note)

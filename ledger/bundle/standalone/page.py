@@ -1,9 +1,9 @@
 """The page of a bundle, `index.html`: what its entries say, for somebody with a browser and nothing else.
 
 Nobody signs the page. It is made from the entries alone, with equal bytes for equal entries, so a verifier makes it
-again and compares. Deedbook itself uses this part, too, to write and to check the page. This is safe, because the page
-decides nothing, and two implementations would differ sooner or later. All texts of others are escaped here. The page
-has no script, and its policy lets a browser load nothing.
+again and compares. Deedbook itself uses this part, too, to write and to check the page, because two implementations
+would differ sooner or later. This is safe, because the page decides nothing. All texts of others are escaped here. The
+page has no script, and its policy lets a browser load nothing.
 
 An event that this part cannot read is left out; a bundle with such an event is INVALID anyway.
 """
