@@ -46,7 +46,7 @@ class _AgentsNow:
         return self._agents.get(name)
 
     def key(self, public_key: str) -> KeyRecord | None:
-        """Return the record of a signing key (hex), with only those fields that a report about the key can change."""
+        """Return the record of a signing key (hex), with the fields that the rule on compromised keys reads."""
         if public_key not in self._keys:
             rows = self._context.rows(f"SELECT * FROM {KEYS_NOW} WHERE key = ?", (public_key,))  # noqa: S608 - fixed texts
             self._keys[public_key] = None if not rows else _key_record(rows[0])
