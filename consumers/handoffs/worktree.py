@@ -20,7 +20,7 @@ _shown_max: Final = 6
 
 
 def uncommitted(client: Client, handoff: Mapping[str, Any], artifacts: Sequence[str]) -> list[str]:
-    """Return a warning that names the files here whose content is in no commit: the reviewer will not get them.
+    """Return the files here whose content is in no commit, as paths from this folder: the reviewer will not get them.
 
     The files are those that the result names (else those that the handoff touches), and those that were changed in this
     working tree since the claim. ``handoff`` is an answer of ``handoffs.show``.
@@ -39,11 +39,18 @@ def uncommitted(client: Client, handoff: Mapping[str, Any], artifacts: Sequence[
         left = _not_in_head(git, sorted(path for path in files if not path.startswith(".."))[:changed_files_max])
     except DeedbookError:  # no git, no repository or no commit: nothing to compare with
         return []
-    if not left:
-        return []
-    more = f" and {len(left) - _shown_max} more" if len(left) > _shown_max else ""
-    names = ", ".join(map(sanitize_line, left[:_shown_max]))
-    return [f"not committed here: {names}{more}: commit first, or the reviewer verifies other content"]
+    return [os.path.relpath(folder / path) for path in left]
+
+
+def uncommitted_text(files: Sequence[str]) -> str:
+    """Return the warning that names uncommitted files.
+
+    >>> uncommitted_text(["bus.py", "test_bus.py"])
+    'not committed here: bus.py, test_bus.py: commit first, or the reviewer verifies other content'
+    """
+    more = f" and {len(files) - _shown_max} more" if len(files) > _shown_max else ""
+    names = ", ".join(map(sanitize_line, files[:_shown_max]))
+    return f"not committed here: {names}{more}: commit first, or the reviewer verifies other content"
 
 
 def _changed(git: Git, since_ms: int) -> Iterator[str]:

@@ -33,7 +33,7 @@ from deedbook.consumers.handoffs.questions import answering, asking, emitted, se
 from deedbook.consumers.handoffs.receiver import later, left_out_text, notices, unsaid_at_completion
 from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
-from deedbook.consumers.handoffs.worktree import uncommitted
+from deedbook.consumers.handoffs.worktree import uncommitted, uncommitted_text
 from deedbook.consumers.interfaces.mcp import answers
 from deedbook.consumers.interfaces.mcp.arguments import schemas_of
 from deedbook.consumers.interfaces.mcp.fence import Own
@@ -295,7 +295,8 @@ class HandoffTools(Tools):
                 events = events_of(action, row, args, author)
             if action == "complete":
                 shown = ledger.ask("handoffs.show", id=name)
-                warnings = uncommitted(ledger.client, shown, args.get("artifacts") or ())
+                files = uncommitted(ledger.client, shown, args.get("artifacts") or ())
+                warnings = [uncommitted_text(files)] if files else []
                 warnings += unsaid_at_completion(shown, args.get("summary"))
         with _naming(name), of_version(ledger.client, name, args.get("version")):
             place = place_of(action, row, args.get("version"))

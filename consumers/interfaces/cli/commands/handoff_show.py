@@ -114,7 +114,7 @@ def print_handoff(handoff: dict[str, Any]) -> None:
     if handoff["status"] in ("completed", "verified"):  # if the work was sent back, its result no longer counts
         echo(f"result {handoff['result']}")
         for artifact in handoff["artifacts"]:
-            echo(f"  artifact {quote_text(artifact)}")
+            echo(f"  artifact {_artifact_text(artifact)}")
     echo(quote_text(handoff["why"]["sentence"]))
     if handoff["depends_on"]:
         others = (f"{dependency['id']} ({dependency['status'] or 'missing'})" for dependency in handoff["depends_on"])
@@ -200,6 +200,12 @@ def _print_only_in_file(handoff: dict[str, Any]) -> None:
 _KEPT: Final = re.compile(r"(.*?) ?\(?kept: ((?:blake3|sha256):[0-9a-f]{64})\)?\Z")
 
 
+def _artifact_text(text: str) -> str:
+    """Return an artifact with the command that reads its stored content, if it has any."""
+    parts = _KEPT.match(text)
+    return f"{quote_text(parts[1] or 'content')}: `deed blob get {parts[2]}`" if parts else quote_text(text)
+
+
 def _print_notes(notes: dict[str, list[str]]) -> None:
     """Print the notes first: a receiver needs them before opening a file."""
     if any(notes.values()):
@@ -207,12 +213,7 @@ def _print_notes(notes: dict[str, list[str]]) -> None:
     for kind in (*NOTES, "later"):
         heading = NOTE_LABELS.get(kind, kind).lower().replace("-", " ")
         for text in notes[kind]:
-            parts = _KEPT.match(text) if kind == "artifacts" else None
-            echo(
-                f"  {heading}: {quote_text(parts[1] or 'content')}: `deed blob get {parts[2]}`"
-                if parts
-                else f"  {heading}: {quote_text(text)}"
-            )
+            echo(f"  {heading}: {_artifact_text(text) if kind == 'artifacts' else quote_text(text)}")
 
 
 _MARK_NOTES: Final = {

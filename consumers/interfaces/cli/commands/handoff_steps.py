@@ -18,7 +18,7 @@ from deedbook.consumers.handoffs.files.syntax.note_labels import NOTE_LABELS
 from deedbook.consumers.handoffs.operations import OPERATIONS
 from deedbook.consumers.handoffs.receiver import left_out_text, open_tasks, unsaid_at_completion
 from deedbook.consumers.handoffs.short_ids import by_whole_id
-from deedbook.consumers.handoffs.worktree import uncommitted
+from deedbook.consumers.handoffs.worktree import uncommitted, uncommitted_text
 from deedbook.consumers.interfaces.cli.app import App, Command, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, values_of
 from deedbook.consumers.interfaces.cli.commands.handoff_show import as_of_line, print_handoff, read_whole
@@ -38,6 +38,7 @@ from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 note_shown_max_chars: Final = 100
+files_bound_max: Final = 6
 
 
 def command_of(verb: operations.Verb) -> click.Command:
@@ -101,9 +102,10 @@ def _of_completion(
     app: App, handoff: dict[str, Any], summary: str | None, artifacts: Sequence[str], *, asks: bool
 ) -> list[str]:
     """Warn of missing parts before anything is signed, and ask on a terminal; return the warnings for JSON."""
+    files = uncommitted(app.client(), handoff, artifacts)
     warnings = [
         *unknown_files(artifacts),
-        *uncommitted(app.client(), handoff, artifacts),
+        *([f"{uncommitted_text(files)}; {_binding(app, handoff['id'], summary, artifacts, files)}"] if files else []),
         *unsaid_at_completion(handoff, summary),
     ]
     if app.as_json:
@@ -112,6 +114,17 @@ def _of_completion(
     if warnings and asks and app.has_terminal and not click.confirm("Complete it anyway?", default=False, err=True):
         raise click.Abort
     return []
+
+
+def _binding(app: App, id_: str, summary: str | None, artifacts: Sequence[str], files: Sequence[str]) -> str:
+    """Say how the result can contain the content of files instead."""
+    if len(files) > files_bound_max:
+        return "or name what you made with --artifact, and store its content with --keep"
+    fits = summary and summary.isprintable() and len(summary) <= note_shown_max_chars
+    text = ["--summary", summary if fits and summary else "TEXT"]
+    named = [word for name in dict.fromkeys((*artifacts, *files)) for word in ("--artifact", name)]
+    command = join(["deed", "handoff", "complete", "--as", app.acting(), *text, *named, "--keep", id_])
+    return f"or store them with the result when you complete it: `{command}`"
 
 
 def check_ref(name: str, options: dict[str, Any]) -> None:

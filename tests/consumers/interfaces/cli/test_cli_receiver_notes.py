@@ -64,15 +64,19 @@ def test_what_is_in_no_commit_is_named_when_the_work_is_completed(
     deed("handoff", "check", name, "--all", "--evidence", "1 passed", "--as", "b")
     for file in files[1:]:
         file.write_text("2\n")
-    said = "not committed here: {}: commit first, or the reviewer verifies other content"
+    said = (
+        "not committed here: {}: commit first, or the reviewer verifies other content; or store them with the result "
+        "when you complete it: `deed handoff complete --as b --summary 'it works' {} --keep {}`"
+    )
     done = deed.data("handoff", "complete", name, "--summary", "it works", "--as", "b")
-    assert done["warnings"] == [said.format("a b.py, new.py")]
+    assert done["warnings"] == [said.format("a b.py, new.py", "--artifact 'a b.py' --artifact new.py", name)]
     other = claimed(deed, fresh("commit"), *touches)
     deed("handoff", "check", other, "--all", "--evidence", "1 passed", "--as", "b")
     (tmp_path / "out.txt").write_text("1")
     named = ("--artifact", "out.txt", "--artifact", "kept.py", "--artifact", "commit 1a2b")
     done = deed.data("handoff", "complete", other, *named, "--summary", "it works", "--as", "b")
-    assert done["warnings"] == [said.format("out.txt")]
+    added = "--artifact out.txt --artifact kept.py --artifact 'commit 1a2b'"
+    assert done["warnings"] == [said.format("out.txt", added, other)]
 
 
 def test_files_changed_since_the_claim_are_named_before_anything_is_signed(
@@ -99,15 +103,15 @@ def test_files_changed_since_the_claim_are_named_before_anything_is_signed(
         (folder / changed).parent.mkdir(exist_ok=True)
         (folder / changed).write_text("changed")
     git("commit", "-qm", "two", "committed.py")
-    said = "not committed here: sub/new.py, sub/tracked.py: commit first"
+    said = "not committed here: {}new.py, {}tracked.py: commit first"
     terminal = Terminal(alone.home, "handoff", "complete", name, "--as", "b", cwd=folder)
-    assert said in terminal.until("Complete it anyway?")
+    assert said.format("sub/", "sub/") in terminal.until("Complete it anyway?")
     assert terminal.answer("n")[0] == 130
     assert alone.data("handoff", "show", name)["status"] == "in_progress"
     monkeypatch.chdir(folder / "sub")
     completed = alone.run("handoff", "complete", name, "--as", "b")
     assert completed.code == 0, "no script is stopped"
-    assert completed.err.startswith(f"warning: {said}")
+    assert completed.err.startswith(f"warning: {said.format('', '')}")
     assert completed.err.count("not committed") == 1
 
 

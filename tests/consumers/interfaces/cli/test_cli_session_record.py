@@ -134,6 +134,8 @@ def test_artifacts_of_a_result_are_kept_on_wish(deed: Deed, fresh: Fresh, tmp_pa
     path, _, ref = artifact.rstrip(")").partition(" (kept: ")
     assert (path, commit) == (str(probe), "commit 1a2b")
     assert deed("blob", "get", ref) == "print(2)\n"
+    shown = deed("handoff", "show", name)
+    assert f"\n  artifact {probe}: `deed blob get {ref}`\n  artifact commit 1a2b\n" in shown
 
 
 def test_more_than_one_batch_is_refused_with_the_line_to_split_at(deed: Deed, session: str, tmp_path: Path) -> None:
