@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -135,8 +136,7 @@ def test_programs_on_the_pages_publish_react_and_audit(
 ) -> None:
     home = tmp_path / ".deedbook"
     database = request.getfixturevalue("database") if suffix == "_postgres" else ""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
-    environment = kept | {"DEEDBOOK_HOME": str(home), "DATABASE_URL": database}
+    environment = program_environment(home) | {"DATABASE_URL": database}
 
     def call(*words: str) -> None:
         assert run(["--home", str(home), *words]) == 0
@@ -155,7 +155,8 @@ def test_programs_on_the_pages_publish_react_and_audit(
     for agent, roles in (("kuro", ("agent",)), ("claude-code", ("agent",)), ("alex", ("human", "reviewer"))):
         call("agent", "add", agent, *(word for role in roles for word in ("--role", role)), "--unprotected")
     assert finish("publish") == "ten-lines is not ready: it waits for the approval of alex.\n"
-    assert decide(programs, environment).startswith("Ten lines\ntests pass\n")
+    assert finish("publish").startswith("TRANSITION_NOT_ALLOWED handoff ten-lines already exists")
+    assert decide(programs, environment, "yes").startswith("Ten lines\ntests pass\n")
     with start(f"react{suffix}") as reacting:
         try:
             name = "mail-async" if suffix == "_async" else "mail"
@@ -171,36 +172,100 @@ def test_programs_on_the_pages_publish_react_and_audit(
         finally:
             reacting.kill()
     if not suffix:
-        verdict, approval, *receipt = finish("audit").splitlines()
+        verdict, approval = finish("audit").splitlines()
         assert verdict.startswith("VALID: ")
         assert approval.startswith("alex approved ten-lines at index ")
-        assert receipt[0] == "c2sp.org/tlog-proof@v1"
-        with Ledger(agent="kuro", home=home) as kuro, Ledger(agent="alex", home=home) as alex:
-            names = ("first", "second", "third")
-            for name, waits_for in zip(names, ([], ["first"], []), strict=True):
-                kuro.handoff(name).create(
-                    to="claude-code", reviewer="alex", title=name, criteria=["shown"], depends_on=waits_for
-                )
-            for name in names[:2]:
-                alex.handoff(name).approve(alex.handoff(name).show().version)
-            with start("agent") as working:
-                try:
-                    assert working.stdout is not None
-                    done = [working.stdout.readline() for _ in names[:2]]
-                    alex.handoff("third").approve(alex.handoff("third").show().version)
-                    done.append(working.stdout.readline())
-                finally:
-                    working.kill()
-        assert done == [f"{name} is done\n" for name in names]
+        call("receipt", "verify", str(programs / f"{approval.split()[-1]}.tlog-proof"))
 
 
-def decide(programs: Path, environment: dict[str, str]) -> str:
+@pytest.fixture
+def approved(tmp_path: Path) -> Path:
+    """The folder of a trial ledger with an approved handoff to claude-code."""
+    home = tmp_path / ".deedbook"
+    assert run(["--home", str(home), "init", "--trial", "--origin", "example.org/team"]) == 0
+    with Ledger(agent="kuro", home=home) as kuro, Ledger(agent="alex", home=home) as alex:
+        kuro.handoff("lines").create(to="claude-code", reviewer="alex", title="Lines", criteria=["tests pass"])
+        alex.handoff("lines").approve(alex.handoff("lines").show().version)
+    return home
+
+
+def start_agent(programs: Path, home: Path, *command: str) -> subprocess.Popen[str]:
+    """Start the program ``agent.py`` of the page, which proves its work by a command."""
+    return subprocess.Popen(
+        [sys.executable, str(programs / "agent.py"), *command],
+        cwd=programs,
+        env=program_environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_agent_of_the_page_works_on_what_becomes_free(programs: Path, approved: Path) -> None:
+    with Ledger(agent="kuro", home=approved) as kuro, Ledger(agent="alex", home=approved) as alex:
+        kuro.handoff("after").create(
+            to="claude-code", reviewer="alex", title="After", criteria=["shown"], depends_on=["lines"]
+        )
+        alex.handoff("after").approve(alex.handoff("after").show().version)
+        kuro.handoff("later").create(to="claude-code", reviewer="alex", title="Later", criteria=["shown"])
+        with start_agent(programs, approved, "echo", "12 passed") as agent:
+            assert agent.stdout is not None
+            assert [agent.stdout.readline() for _ in range(2)] == ["lines completed\n", "after completed\n"]
+            alex.handoff("later").approve(alex.handoff("later").show().version)
+            assert agent.stdout.readline() == "later completed\n"
+            agent.kill()
+        assert kuro.handoff("later").show().criteria[0].evidence == "echo '12 passed': exit code 0: 12 passed"
+
+
+def test_the_agent_of_the_page_continues_work_after_it_was_killed(programs: Path, approved: Path) -> None:
+    with Ledger(home=approved) as ledger:
+        killed = start_agent(programs, approved, "sh", "-c", "kill -9 $PPID")  # after the claim, before any evidence
+        killed.communicate(timeout=60)
+        assert (killed.returncode, ledger.handoff("lines").show().status) == (-signal.SIGKILL, "in_progress")
+        with start_agent(programs, approved, "echo", "12 passed") as restarted:
+            assert restarted.stdout is not None
+            assert restarted.stdout.readline() == "lines completed\n"
+            restarted.kill()
+
+
+def test_the_agent_of_the_page_blocks_work_whose_command_fails(programs: Path, approved: Path) -> None:
+    with Ledger(home=approved) as ledger, start_agent(programs, approved, "sh", "-c", "echo 1 failed; exit 3") as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "lines blocked\n"
+        assert "exit code 3: 1 failed" in ledger.handoff("lines").why().sentence
+        agent.send_signal(signal.SIGINT)
+        assert agent.communicate(timeout=60) == ("", "")
+        assert agent.returncode == 0
+
+
+def test_a_wrong_passphrase_is_refused_when_the_program_of_the_page_signs(programs: Path, approved: Path) -> None:
+    rotate = [sys.executable, "-m", "deedbook", "key", "rotate", "--as", "alex", "--passphrase-fd", "0"]
+    passphrase = "correct horse battery staple"
+    # A separate process: in this one, the tests derive keys from passphrases with less work, so decide.py could not.
+    subprocess.run(rotate, env=program_environment(approved), input=passphrase, text=True, check=True)
+    with Ledger(agent="kuro", home=approved) as kuro:
+        kuro.handoff("ten-lines").create(to="claude-code", reviewer="alex", title="Ten lines", criteria=["tests pass"])
+        said = decide(programs, program_environment(approved), "yes", "wrong passphrase")
+        assert said.startswith("Ten lines\ntests pass\n")
+        assert "KEY_LOCKED" in said
+        assert kuro.handoff("ten-lines").show().status == "pending"
+        decide(programs, program_environment(approved), "yes", passphrase)
+        assert kuro.handoff("ten-lines").show().status == "approved"
+
+
+def program_environment(home: Path) -> dict[str, str]:
+    """Return the environment of a program that uses the ledger in a folder."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
+    return kept | {"DEEDBOOK_HOME": str(home)}
+
+
+def decide(programs: Path, environment: dict[str, str], *answers: str) -> str:
     """Run the program ``decide.py`` of the page, which approves; return its output."""
     decided = subprocess.run(
         [sys.executable, "-W", "ignore", str(programs / "decide.py")],
         cwd=programs,
         env=environment,
-        input="no passphrase\nyes\n",
+        input="".join(f"{answer}\n" for answer in answers),
         capture_output=True,
         text=True,
         check=True,

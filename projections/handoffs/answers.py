@@ -21,6 +21,9 @@ Position = Annotated[
 ]
 Action: TypeAlias = Literal["approve", "claim", "continue", "amend", "unblock", "verify", "waive", "answer", "settle"]
 QueueAction: TypeAlias = Literal[Action, "review"]
+QueueOperation: TypeAlias = Literal[
+    "show", "approve", "claim", "check", "complete", "amend", "unblock", "verify", "waive", "answer", "settle"
+]
 LineMark: TypeAlias = Literal["kept", "added", "removed", "changed"]
 
 
@@ -53,9 +56,10 @@ class BoardColumns(Answer, frozen=True, kw_only=True):
 
 
 class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "receiver": "to"}):
-    """A handoff, review or question that waits for ``agent``, and ``act``, the operation by which they move it on.
+    """A handoff, review or question that waits for ``agent``.
 
-    ``act`` may be ``show``: they can only look.
+    ``action`` names the case. ``act`` is the operation by which they move it on, with ``arguments``: for the action
+    ``continue`` it is ``check``, ``complete`` or ``answer``. It is ``show`` if they can only look.
 
     ``author`` signed it; ``from`` may be only a claim of an imported file (``is_imported``: nobody here has confirmed
     it). ``since_*`` is the event since which it waits.
@@ -74,7 +78,7 @@ class QueueItem(Marked, frozen=True, kw_only=True, rename={"sender": "from", "re
     reviewer: str
     version: str | None
     why: Untrusted
-    act: str
+    act: QueueOperation
     arguments: dict[str, Any]
     reasoning_refs: list[str]
     since_index: Index

@@ -28,6 +28,7 @@ from deedbook.projections.handoffs.answers import (
     QueueAction,
     QueueCounts,
     QueueItem,
+    QueueOperation,
     WaitingRow,
 )
 from deedbook.projections.handoffs.dependencies import known_facts
@@ -297,7 +298,7 @@ def _question(question: QuestionRow, agent: str, action: str) -> list[QueueItem]
         reviewer=question.author,
         version=None,
         why=f"{question.author} asks{place}" if is_open else f"{question.receiver} answers: {question.answer}",
-        act=action,
+        act="answer" if is_open else "settle",
         arguments={},
         reasoning_refs=[],
         since_index=question.asked_index if is_open else question.answered_index or question.asked_index,
@@ -346,7 +347,7 @@ def items_of_handoff(record: HandoffRecord, facts: HandoffFacts, waits: Iterable
 
 def _operation_of(
     wait: Wait, agent: str, facts: HandoffFacts, criteria: Sequence[Criterion]
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[QueueOperation, dict[str, Any]]:
     """Return the operation by which an agent continues a handoff (``show`` if it can only look), and its arguments.
 
     Criteria and questions count from 1.
