@@ -80,7 +80,7 @@ def worked(ask: Ask, tmp_path_factory: pytest.TempPathFactory) -> Worked:
         answer = ask("work", url=node.url, nkey=bus_seed(AGENT), seed=SEED, ledger=identity, agent=AGENT, bodies=bodies)
     finally:
         node.stop()
-    for replaced in (("--as", "root"), ("--checkpoint",)):
+    for replaced in (("--as", "root", "--unprotected"), ("--checkpoint",)):
         deed("--home", settings.home, "key", "rotate", *replaced)
     return Worked(settings, answer, vkey, blake3(root).hexdigest(), batch[-1].index)
 

@@ -52,7 +52,7 @@ def check_usable(ledger: Ledger, name: str) -> None:
     trust.demand(ledger.settings.home, ledger=ledger.client.ledger)
     file = read_key_file(ledger.home.key_file(name))
     if file.sealed is None:
-        seal = f"make a sealed key (`deed key rotate --lost --as {name}`), or decide in a terminal"
+        seal = f"make a sealed key (`deed key rotate --as {name}`), or decide in a terminal"
         raise Refused("KEY_LOCKED", f"the key of {name} has no passphrase, so no browser may use it: {seal}")
     registered = next((agent for agent in ledger.client.agents() if agent.name == name), None)
     if registered is None or registered.removed_index is not None:

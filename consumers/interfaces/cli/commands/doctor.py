@@ -303,7 +303,9 @@ def _gate_check(home: Home, client: Client) -> Check:
         finding = f"{state}, but the key file of {', '.join(laid_open)} has no passphrase here"
         fix = f"any program of this user can sign with it: `deed key rotate --as {laid_open[0]}` makes a sealed key"
         return Check("gate", ok=False, found=finding, fix=fix)
-    advice = "" if state.state == "closed" or state.trial else ": `deed key rotate --as NAME` makes a sealed key"
+    advice = "" if state.state == "closed" else ": `deed key rotate --as NAME` makes a sealed key"
+    if state.trial:
+        advice = ": it stays open, so for real work begin another ledger with `deed init` in another folder"
     return Check("gate", ok=True, found=f"{state}{advice}")
 
 

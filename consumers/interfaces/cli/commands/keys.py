@@ -112,11 +112,11 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
 
     The old key signs the change, and is invalid afterwards. Session keys that it delegated end with it. Its earlier
     signatures stay valid. The new key files replace the old ones and are sealed with the same passphrase. If the old
-    key has none, a passphrase for the new key of root, an admin, a reviewer or a human is asked on a terminal, and read
-    from --passphrase-fd for any agent.
+    key has none, the passphrase of the new key is read first, as in `agent add`: that of root, an admin, a reviewer or a
+    human is asked on a terminal, and --passphrase-fd gives that of any agent.
 
-    With --lost, root signs for a human, reviewer, admin or node. For any other agent, an admin may sign too. The
-    passphrase of the new key is read first, as in `agent add`.
+    With --lost, root signs for a human, reviewer, admin or node. For any other agent, an admin may sign too. The new
+    key needs a passphrase as if the old one had none.
 
     --as root replaces the root key: the ledger's id and its root fingerprint stay. --checkpoint replaces the key that
     signs checkpoints. If the command is interrupted, run it again: it continues.
@@ -134,7 +134,6 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
 def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool, reason: str) -> None:
     home = app.ledger_home()
     roles = next((agent.roles for agent in app.client().agents() if agent.name == name), ())
-    command = f"deed key rotate --as {name} --lost"
     if signer is not None:
         passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     elif read_key_file(home.key_file(name)).sealed is not None:
@@ -142,10 +141,10 @@ def _rotate_agent(app: App, name: str, *, signer: str | None, unprotected: bool,
             message = "a sealed key is replaced by a sealed one: omit --unprotected, or let root sign with --lost"
             raise Refused("USAGE", message)
         passphrase = app.ask_passphrase(name)
-        app.check_last_passphrase(f"the new key keeps the passphrase; for another one, `{command}`")
-    else:  # without a terminal and without --passphrase-fd, the new key is stored like the old one
-        can_ask = app.passphrase_fd is not None or app.has_terminal
-        passphrase = new_passphrase(app, name, roles, unprotected=unprotected) if can_ask else None
+        another = f"deed key rotate --as {name} --lost"
+        app.check_last_passphrase(f"the new key keeps the passphrase; for another one, `{another}`")
+    else:
+        passphrase = new_passphrase(app, name, roles, unprotected=unprotected)
     rotated, accepted = rotate_agent(
         app.author(signer or name),
         home,

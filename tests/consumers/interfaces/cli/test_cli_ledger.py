@@ -124,11 +124,16 @@ def test_trial_is_made_in_one_step_and_says_so_for_ever(nowhere: Deed, passphras
     for name in ("alex", "root"):
         nowhere("key", "rotate", "--as", name, "--passphrase-fd", passphrase())
     assert nowhere("verify").splitlines()[1] == "gate: open (trial)"
+    assert "gate: open (trial): it stays open, so for real work begin another ledger" in nowhere.run("doctor").out
 
 
 def test_gate_closes_when_the_last_key_gets_a_passphrase(alone: Deed, passphrase: Callable[..., int]) -> None:
     alone("agent", "add", "rita", "--role", "human", "--unprotected")
-    alone("key", "rotate", "--as", "root")  # without a terminal, a new key is stored with the old one's protection
+    for name in ("root", "rita"):  # without a terminal
+        said = alone.run("key", "rotate", "--as", name)
+        assert said.code == 2
+        assert f"key rotate --as {name} --passphrase-fd 0" in said.err
+    alone("key", "rotate", "--as", "root", "--unprotected")
     assert "gate: open (the keys of rita and root have no passphrase)" in alone("verify")
     for name in ("root", "rita"):
         alone("key", "rotate", "--as", name, "--passphrase-fd", passphrase())

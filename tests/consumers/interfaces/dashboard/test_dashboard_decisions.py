@@ -368,7 +368,7 @@ def test_before_there_is_a_result_changes_are_a_question_to_the_sender(rita: Vie
 
 def test_a_key_that_no_browser_can_use_is_named_at_once_and_no_form_is_offered(viewer: Viewer) -> None:
     viewer.ledger.hand_over("x")
-    command = "deed key rotate --lost --as rita"
+    command = "deed key rotate --as rita"
     for page in (viewer.page("/"), viewer.page("/", open="x"), viewer.page("/h/x")):
         assert command in page
         assert "/decide" not in page
