@@ -185,7 +185,8 @@ REMEDIES: dict[str, str] = {
     "KEY_OUT_OF_SCOPE": "Sign with the identity key, or delegate a key with this scope.",
     "KEY_EXISTS": "Make a new key for this agent.",
     "KEY_LOCKED": "Enter the passphrase in a terminal, or give it with `--passphrase-fd`.",
-    "KEY_FILE_MISSING": "Act on the machine that has the key, or replace the lost key: `deed key rotate --lost`.",
+    "KEY_FILE_MISSING": "Act on the machine that has the key, restore the key from a backup made with --keys, or "
+    "replace the lost key: `deed key rotate --lost`.",
     "KEY_FILE_MODE": "Run `chmod 600` on the file. If somebody may have read it, report the key as compromised.",
     "SUBJECT_KEY_MISSING": "Ask somebody who has the key to run `deed seal export`, then run `deed seal import`.",
     "SUBJECT_KEY_WRONG": "Import the key of this subject from where the content was sealed.",

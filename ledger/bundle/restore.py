@@ -223,12 +223,14 @@ def restore(
     accept_partial: bool = False,
     root: str | None = None,
     passphrase: Callable[[], str | None] = lambda: None,
+    options: str = "",
     progress: Progress | None = None,
 ) -> RestoreResult:
     """Make the ledger in ``home`` from a backup, or from any bundle of a whole log, after all of it was verified.
 
     With ``replace``, an existing log of the same ledger is replaced, and kept under ``replaced/``. With
-    ``accept_partial``, a backup that lacks blobs is restored without them. Raises Refused:
+    ``accept_partial``, a backup that lacks blobs is restored without them. ``options`` are those of the caller that the
+    command in a refusal repeats. Raises Refused:
     ``NOT_FOUND``, ``INVALID_FORMAT`` or ``TOO_LARGE`` when ``path`` is not a backup; ``LEDGER_EXISTS`` without
     ``replace``; ``WRONG_LEDGER``; ``KEY_LOCKED``. Corrupted: the backup is truncated, altered, or differs from its
     checkpoint. Unavailable: ``STORE_IN_USE`` while another process has the log open; ``STORE_UNAVAILABLE``,
@@ -238,7 +240,7 @@ def restore(
         work = Restore(bundle, home)
         present = _read_present(home, bundle.manifest.size)
         if present is not None:
-            command = f"deed restore --replace {trust.quoted_path(path)} --home {trust.quoted_path(home.path)}"
+            command = replacing_command(path, home.path, options)
             _check_may_replace(present, bundle.manifest, work.accepted_ms(), None if replace else command)
         work.check_files()
         work.open_keys(passphrase() if KEYS in bundle.manifest.files else None)
@@ -260,6 +262,16 @@ def restore(
                 has_failed = not home.is_local()
                 shutil.rmtree(home.path if is_new and has_failed else folder, ignore_errors=True)
         return restored
+
+
+def replacing_command(path: Path, home: Path, options: str = "") -> str:
+    """Return the command that restores a backup over the log of a folder.
+
+    >>> replacing_command(Path("b.tar"), Path("a b"), "--passphrase-fd 3 3<FILE")
+    "deed restore --replace b.tar --home 'a b' --passphrase-fd 3 3<FILE"
+    """
+    command = f"deed restore --replace {trust.quoted_path(path)} --home {trust.quoted_path(home)}"
+    return f"{command} {options}".rstrip()
 
 
 class _PresentLog(NamedTuple):

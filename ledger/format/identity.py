@@ -248,7 +248,10 @@ def read_private(path: Path) -> bytes:
             raise Refused("KEY_FILE_MODE", message, path=str(path))
         return read_all(descriptor, path, config_size_max_bytes)
     similar = did_you_mean(near(path.stem, (file.stem for file in path.parent.glob(f"*{path.suffix}"))))
-    only = f": only its holder can act as {path.stem}, on the machine that has it, or register a new agent"
+    only = (
+        f": only its holder can act as {path.stem}, on the machine that has it; or restore it from a backup that was "
+        "made with --keys, or register a new agent"
+    )
     message = f"there is no key file {path}{similar or (only if path.suffix in _KEY_SUFFIXES else '')}"
     if names := names_of_agents(path.parent):
         message += f" (here are the keys of {names})"

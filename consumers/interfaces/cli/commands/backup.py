@@ -17,7 +17,7 @@ from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.verbs import load
 from deedbook.consumers.sdk.erased_entries import erased_in_copies
 from deedbook.ledger.bundle.backup import SUFFIX, count_left_out, key_files, newest_backup, write_backup
-from deedbook.ledger.bundle.restore import RestoreResult
+from deedbook.ledger.bundle.restore import RestoreResult, replacing_command
 from deedbook.ledger.bundle.restore import restore as put_back
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events.entries import read_event
@@ -96,13 +96,16 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
 
     If you name a folder, its newest backup is used. The ledger is restored to .deedbook, or to --home DIR.
 
-    Everything is verified and replayed first. Existing settings and keys stay.
+    Everything is verified and replayed first. Existing settings and keys stay. The keys of a backup made with --keys
+    need its passphrase: it is asked on a terminal, else --passphrase-fd gives it.
     """
     if app.server is not None:
         raise Refused("USAGE", "restore writes to a folder of this machine: run it without --server")
 
     home = Home(app.home or new_home(present_folder()))
     path = newest_backup(source) if source.is_dir() else source
+    descriptor = 3 if app.passphrase_fd is None else app.passphrase_fd
+    reads_passphrase = f"--passphrase-fd {descriptor} {descriptor}<FILE"
     with unserved(home.bus), progress("restoring", is_shown=not app.as_json) as step:
         restored = put_back(
             path,
@@ -111,6 +114,7 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
             accept_partial=accept is not None,
             root=root,
             passphrase=lambda: app.read_passphrase("Passphrase of the keys in the backup (empty: without them): "),
+            options="" if app.passphrase_fd is None else reads_passphrase,
             progress=step,
         )
     notes, following = _what_follows(home)
@@ -135,7 +139,8 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
     if not key_files(home) and not restored.has_sealed_keys:
         notes.append("no keys are here, so nobody can sign: copy keys/ here, or restore a backup made with --keys")
     if restored.has_sealed_keys:
-        notes.append("keys are in the backup: restore it again where there are none, with --passphrase-fd N")
+        again = replacing_command(path, home.path, reads_passphrase)
+        notes.append(f"the keys in the backup were not restored: `{again}` adds those that are missing here")
     data: dict[str, Any] = {"home": str(home.path), "file": str(path)} | restored._asdict()
     data |= {"returned": returned, "notes": notes}
     last = when(restored.accepted_ms)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -173,9 +174,15 @@ def test_keys_travel_only_under_a_passphrase_of_the_backup(full: Deed, elsewhere
     said = with_passphrase("wrong", elsewhere.run, "restore", tmp_path / "ledger.tar")
     assert said.err.startswith("KEY_LOCKED: ")
     assert not elsewhere.home.exists()
-    assert "keys are in the backup" in elsewhere("restore", tmp_path / "ledger.tar")
-    shutil.rmtree(elsewhere.home)
-    with_passphrase("open sesame", elsewhere, "restore", tmp_path / "ledger.tar")
+    without = elsewhere.document("restore", tmp_path / "ledger.tar")
+    again = f"deed restore --replace {tmp_path / 'ledger.tar'} --home {elsewhere.home} --passphrase-fd"
+    assert f"`{again} 3 3<FILE` adds those that are missing here" in without["data"]["notes"][-1]
+    missing = elsewhere.refuses("KEY_FILE_MISSING", "session", "start", "s9", "--task", "t", "--as", "a")
+    assert "from a backup that was made with --keys" in missing["message"]
+    refused = with_passphrase("open sesame", elsewhere.run, "restore", tmp_path / "ledger.tar")
+    assert refused.err.startswith("LEDGER_EXISTS: ")
+    assert re.search(re.escape(again) + r" (\d+) \1<FILE`", refused.err)
+    with_passphrase("open sesame", elsewhere, "restore", "--replace", tmp_path / "ledger.tar")
     for path in full.home.glob("keys/*.*key"):
         assert (elsewhere.home / "keys" / path.name).read_bytes() == path.read_bytes()
         assert (elsewhere.home / "keys" / path.name).stat().st_mode & 0o777 == 0o600
