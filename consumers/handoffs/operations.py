@@ -437,6 +437,10 @@ class NextCommand(NamedTuple):
     agent: str
     command: str
 
+    def led_by(self, acting: str | None) -> str:
+        """Return the words before the command; they name its agent if that is not the ``acting`` one."""
+        return "next: " if acting in (None, self.agent) else f"next, for {self.agent}: "
+
 
 def next_on(
     why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
@@ -491,8 +495,11 @@ _INSTEAD: Final[dict[tuple[str, str], tuple[Verb, str]]] = {
 
 
 @contextmanager
-def saying_way_on(view: Ask, id_: str, kind: str = "") -> Iterator[None]:
-    """Add to a refusal of an operation, which signs a ``kind``, its alternative and the commands that come next."""
+def saying_way_on(view: Ask, id_: str, kind: str = "", *, acting: str | None = None) -> Iterator[None]:
+    """Add to a refusal of an operation, which signs a ``kind``, its alternative and the commands that come next.
+
+    Commands of agents other than the ``acting`` one name their agent, so that nobody acts for another.
+    """
     try:
         yield
     except Refused as refusal:
@@ -504,8 +511,9 @@ def saying_way_on(view: Ask, id_: str, kind: str = "") -> Iterator[None]:
                 elif (instead := _INSTEAD.get((kind, why["status"]))) is not None and not is_of_author:
                     refusal.message += f"\n  {instead[1]}: `deed handoff {hint(instead[0])} {quote(id_)}`"
                 cannot = refusal.details.get("name") if is_of_author else None
-                refusal.details["next"] = commands_on(why, cannot)
-                refusal.message += "".join(f"\n  next: {command}" for command in refusal.details["next"])
+                following = next_on(why, cannot)
+                refusal.details["next"] = [step.command for step in following]
+                refusal.message += "".join(f"\n  {step.led_by(acting)}{step.command}" for step in following)
         raise
 
 

@@ -131,7 +131,8 @@ def emitted(view: Ask, author: Author, drafts: Sequence[Draft]) -> dict[str, Any
     """
     family, _, name = drafts[0].stream.partition("/")
     warnings = [warning for draft in drafts for warning in _warnings_without_handoff(view, draft)]
-    with _naming_handoff(view, drafts[0].data), saying_way_on(view, name) if family == "handoff" else nullcontext():
+    way_on = saying_way_on(view, name, acting=author.name) if family == "handoff" else nullcontext()
+    with _naming_handoff(view, drafts[0].data), way_on:
         accepted = author.emit(*drafts)
     questions: list[dict[str, Any]] = []
     following: list[NextCommand] = []

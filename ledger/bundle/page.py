@@ -17,6 +17,7 @@ from deedbook.ledger.bundle.program import schemas
 from deedbook.ledger.bundle.standalone.page import Page
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.entries import read_event
+from deedbook.ledger.families import is_of_package
 from deedbook.ledger.format.codec import UNREADABLE
 from deedbook.ledger.format.envelope import decode_entry, is_remnant, read_remnant
 
@@ -36,9 +37,10 @@ class BundlePage:
         """Add the next entry. An entry that no gate could have accepted is left out: the bundle is INVALID anyway."""
         with suppress(*UNREADABLE, Refused, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             entry = decode_entry(data)
-            read_event(index, entry)  # refuses fields of a wrong type, which the page would stumble over at its end
             is_erased = is_remnant(entry.body)
             body = json.loads(read_remnant(entry.body).body if is_erased else entry.body)
+            if not is_of_package(body["kind"], body["stream"]):  # `verify.py` does not check those either
+                read_event(index, entry)  # refuses fields of a wrong type, over which the page would stumble at its end
             self._page.add(index, entry.accepted_ms, entry.key.hex(), body, entry.body, is_erased=is_erased)
 
     def unapproved(self) -> list[str]:

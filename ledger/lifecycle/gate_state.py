@@ -69,6 +69,11 @@ def read_gate(plain: Mapping[str, Any] | None) -> GateState | None:
     return None if plain is None else GateState(**plain)
 
 
+def is_closed(gate: GateState | None) -> bool:
+    """Return whether a reader knows that the gate is closed."""
+    return gate is not None and gate.state == "closed"
+
+
 def gate_text(gate: GateState | None) -> str:
     """Return what an answer or verdict says about the gate; None: the reader lacks valid entries of authority."""
     return f"gate: {gate or 'not known (entries are missing or not valid, perhaps also some about keys and roles)'}"

@@ -19,7 +19,7 @@ from deedbook.ledger.lifecycle.handoff_status import stage_of
 
 Required: TypeAlias = Literal["approved", "completed", "verified"]
 What: TypeAlias = Literal[
-    "open", "unapproved", "unverified", "edited", "missing", "removed", "invalid", "shortened", "root"
+    "open", "unapproved", "unverified", "edited", "missing", "removed", "invalid", "shortened", "root", "gate"
 ]
 _UNFINISHED: Final = frozenset({"open", "unapproved", "unverified"})
 _LABELS: Final = {

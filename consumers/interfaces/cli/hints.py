@@ -137,10 +137,10 @@ def option_hint(
 
 
 def passphrase_line(arguments: Sequence[str]) -> str:
-    """Return a whole call that gives its passphrase on standard input.
+    """Return a whole call that reads its passphrase from a file: in a command, the shell's history would store it.
 
     >>> passphrase_line(["init", "--passphrase", "x", "--name", "ana"])
-    "printf '%s' PASSPHRASE | deed init --name ana --passphrase-fd 0"
+    'deed init --name ana --passphrase-fd 3 3<FILE'
     """
     kept: list[str] = []
     is_value = False
@@ -153,7 +153,7 @@ def passphrase_line(arguments: Sequence[str]) -> str:
         else:
             kept.append(word)
     at = kept.index("--") if "--" in kept else len(kept)
-    return f"printf '%s' PASSPHRASE | {join(['deed', *kept[:at], '--passphrase-fd', '0', *kept[at:]])}"
+    return f"{join(['deed', *kept[:at], '--passphrase-fd', '3', *kept[at:]])} 3<FILE"
 
 
 def words_hint(error: ExtraWords) -> str | None:

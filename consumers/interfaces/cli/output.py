@@ -174,8 +174,8 @@ def print_command(command: str, before: str = "") -> None:
 
 def print_next(following: Iterable[NextCommand], acting: str | None) -> None:
     """Print the next commands. For commands of agents other than the ``acting`` one, name the agent."""
-    for agent, command in following:
-        print_command(command, "next: " if acting in (None, agent) else f"next, for {agent}: ")
+    for step in following:
+        print_command(step.command, step.led_by(acting))
 
 
 def cut(text: str, cells: int) -> str:

@@ -31,7 +31,8 @@ A receipt proves one entry. The program checks the path from the entry to the ch
 the entries of root that name the key of the checkpoint. The rules need the whole log, so a receipt cannot show that the
 author's key was valid.
 
-With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0.
+With --accept SUSPECT_KEY or --accept PARTIAL, that verdict exits with 0. With --closed-gate, every verdict exits with 6
+if the gate is not closed.
 
 Without --root, a verdict is self-asserted: anybody can make a complete ledger with keys of their own. Compare the
 fingerprint of the root key with one from another source.

@@ -57,6 +57,7 @@ FORWARD_MAX_MS = 30 * 86_400_000
 FORMAT = "deedbook-bundle-1"
 FIELDS = {"format", "ledger", "origin", "size", "root", "content", "stream", "indexes", "blobs", "verify_py", "files"}
 FAULTS = (WrongError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+CLOSED = "gate: closed"
 UNKNOWN_GATE = "not known (entries are missing or not valid, perhaps also some about keys and roles)"
 REF = re.compile("(blake3|sha256):[0-9a-f]{64}")
 CITING = ("artifacts", "evidence")
@@ -560,10 +561,11 @@ class Audit:
         if self.problems or self.gaps:
             return
         page, complete = self.members.read("index.html"), self.manifest | {"blobs": sorted(self.blobs)}
-        self.is_page_checked = page == self.page.to_html(self.manifest)
-        self.is_page_checked |= bool(self.members.added) and page == self.page.to_html(complete)
+        is_equal = page == self.page.to_html(self.manifest)
+        is_equal |= bool(self.members.added) and page == self.page.to_html(complete)
+        self.is_page_checked = is_equal or not self.missing
         message = "index.html is not the page that this program makes of the entries: do not believe it"
-        need(self.is_page_checked or self.missing, message, "CORRUPTED")
+        need(is_equal or self.missing, message, "CORRUPTED")
 
     def compare_checkpoint(self, note: str | None) -> None:
         """Compare the log with the checkpoint that the reader has from another source, if any."""
@@ -749,7 +751,9 @@ def judge_receipt(receipt: bytes, fingerprint: str | None) -> int:
     return 0
 
 
-def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[str]) -> int:
+def judge_bundle(
+    path: Path, root: str | None, note: str | None, accepted: list[str], *, needs_closed_gate: bool = False
+) -> int:
     """Check a bundle and print the verdict; return the exit code."""
     try:
         audit = Audit(Members(path))
@@ -776,7 +780,9 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
     audit.compare_root(root)
     for index, code, message in audit.problems[:100]:
         print(escape(f"{'' if index is None else f'entry {index}: '}{code}: {message}"))
-    exit_code, line = audit.verdict(accepted)
+    (exit_code, line), gate = audit.verdict(accepted), audit.gate()
+    if needs_closed_gate and not gate.startswith(CLOSED):
+        exit_code, gate = 6, f"{gate}, so --closed-gate is not met"
     notes = (
         *audit.erasures(),
         *audit.kept(),
@@ -784,7 +790,7 @@ def judge_bundle(path: Path, root: str | None, note: str | None, accepted: list[
         *audit.absent(),
         *audit.page.unapproved(),
         *audit.newest(),
-        audit.gate(),
+        gate,
     )
     print("\n".join(map(escape, notes)))
     print(escape(line))
@@ -802,17 +808,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--accept", action="append", default=[], choices=("PARTIAL", "SUSPECT_KEY"), help=accept)
     text = "a checkpoint from another source than the bundle: a file, or its text"
     parser.add_argument("--checkpoint", metavar="FILE|TEXT", help=text)
+    parser.add_argument("--closed-gate", action="store_true", help="exit with 6 unless the gate is closed")
     options = parser.parse_args(arguments)
     if (receipt := read_receipt(options.bundle)) is not None:
         if options.checkpoint is not None:
             parser.error("--checkpoint is for bundles: a receipt has its own checkpoint")
+        if options.closed_gate:
+            parser.error("--closed-gate is for bundles: a receipt says nothing of the gate")
         return judge_receipt(receipt, options.root)
     try:
         note = read_trusted(options.checkpoint)
     except (*FAULTS, OSError) as fault:
         print(escape(f"--checkpoint is not a checkpoint: {fault}"), file=sys.stderr)
         return 2
-    return judge_bundle(options.bundle, options.root, note, options.accept)
+    return judge_bundle(options.bundle, options.root, note, options.accept, needs_closed_gate=options.closed_gate)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import inside
 import pytest
 from building import AGENTS, Ledger, key_named
 from faults import chances, times
 from forge import SESSION, Forge
 from forged_steps import finding
-from judges import alone, ours
+from judges import alone, ours, program
 from msgspec.structs import replace
 
 from deedbook.consumers.auditor.fsck import fsck
@@ -89,6 +90,10 @@ def test_gate_is_closed_if_root_and_approvers_have_passphrases(
 ) -> None:
     with Ledger(home, sealed=sealed) as ledger:
         assert gate_of(ledger, tmp_path) == state
+    is_closed = state == "closed"
+    assert program().main([str(tmp_path / "log.tar"), "--closed-gate"]) == (0 if is_closed else 6)
+    said = inside.deed("--bundle", tmp_path / "log.tar", "verify", "--closed-gate")
+    assert (said.code, "--closed-gate: the gate is not closed" in said.err) == ((0, False) if is_closed else (6, True))
 
 
 def revoke(ledger: Ledger) -> None:

@@ -30,6 +30,7 @@ from deedbook.ledger.client.stream_reader import pinned_root
 from deedbook.ledger.errors import Corrupted, DeedbookError, Refused
 from deedbook.ledger.format.identity import seal_files
 from deedbook.ledger.home.location import SIGNED_FILE
+from deedbook.ledger.lifecycle.gate_state import is_closed
 from deedbook.ledger.seal.key_files import encode_key
 from deedbook.ledger.service.server import unserved
 
@@ -72,6 +73,7 @@ _BUNDLE_SUFFIXES: Final = ("", ".tar", ".bundle")
     help="The logs and witnesses that count (C2SP tlog-policy).",
 )
 @click.option("--fail-open", is_flag=True, help="Pass with a warning if the policy's quorum is missing.")
+@click.option("--closed-gate", "needs_closed_gate", is_flag=True, help="Exit with 6 unless the gate is closed.")
 def verify(
     app: App,
     /,
@@ -81,6 +83,7 @@ def verify(
     accept: tuple[str, ...],
     views: bool,
     resume: bool,
+    needs_closed_gate: bool,
     **policy_options: Any,
 ) -> None:
     """Verify every signature, rule and tree hash of the ledger, or of an exported bundle (--bundle FILE).
@@ -120,7 +123,7 @@ def verify(
                 client, root=root, trusted_checkpoint=trusted, views=settings, cache=cache, progress=step
             )
     result = None if witnessed is None else witnessed[1]
-    conclude(app, "audit", report, views=views, accepted=accept, witnessed=result)
+    conclude(app, "audit", report, views=views, accepted=accept, witnessed=result, needs_closed_gate=needs_closed_gate)
 
 
 def _read_checkpoint(argument: str) -> str:
@@ -275,6 +278,7 @@ def conclude(
     views: bool = False,
     accepted: Collection[str] = (),
     witnessed: WitnessResult | None = None,
+    needs_closed_gate: bool = False,
 ) -> None:
     """Print a report; a bad verdict ends with exit code 6. ``views`` says whether the views were compared, too."""
     data: dict[str, Any] = msgspec.to_builtins(report)
@@ -295,6 +299,9 @@ def conclude(
         code = "HISTORY_CHANGED" if report.outcome == "HISTORY_CHANGED" else "VERIFICATION_FAILED"
         raise Corrupted(code, report.verdict.removeprefix("HISTORY_CHANGED: "), report=data)
 
+    if needs_closed_gate and not is_closed(report.gate):
+        message = f"--closed-gate: the gate is not closed ({report.gate_line}). Otherwise {report.verdict}"
+        raise Corrupted("VERIFICATION_FAILED", message, report=data)
     text = [report.verdict + (", views equal what the log gives" if views else ""), report.gate_line]
     text += [
         f"entry {one.entry}: redacted by {one.by} on {one.at}: {sanitize_line(one.reason)}"

@@ -37,7 +37,7 @@ from deedbook.ledger.events.authority import LedgerCreated
 from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.home.location import HANDOFF_FILES, SIGNED_FILE
 from deedbook.ledger.home.trust import fingerprint
-from deedbook.ledger.lifecycle.gate_state import gate_text
+from deedbook.ledger.lifecycle.gate_state import gate_text, is_closed
 from deedbook.ledger.system.files import as_unavailable
 
 _OTHER_FILE: Final = "README.md"
@@ -49,6 +49,7 @@ class _Policy(NamedTuple):
     root: str
     required: Required
     accepted: Sequence[str]
+    needs_closed_gate: bool
 
 
 class _Checked(NamedTuple):
@@ -77,16 +78,28 @@ class _Checked(NamedTuple):
     help="The status that each handoff must have reached.",
 )
 @click.option("--accept", multiple=True, type=click.Choice(_ENDED), help="Also accept handoffs that ended like this.")
+@click.option("--at-least-one", is_flag=True, help="Refuse a branch that changes no handoff file.")
+@click.option(
+    "--closed-gate", "needs_closed_gate", is_flag=True, help="Refuse handoffs of a ledger whose gate is not closed."
+)
 def check_files(
-    app: App, folder: Path, base: str | None, root: str | None, required: Required, *, accept: tuple[str, ...]
+    app: App,
+    folder: Path,
+    base: str | None,
+    root: str | None,
+    required: Required,
+    *,
+    accept: tuple[str, ...],
+    at_least_one: bool,
+    needs_closed_gate: bool,
 ) -> None:
     """Check the handoff files in DIR (default: docs/handoffs) before they are merged. It needs no ledger.
 
     For each file ID.md that changed since the base, its signed file ID.deed.json must prove what the file says: who
     approved which version, each tick and its evidence, who verified which result. Refused are handoffs that are open,
     not approved or not verified, files that were edited by hand, and signed files that are missing, not valid, of
-    another root or shorter than on the base. So is every other .md file in DIR but README.md.
-    `deed handoff watch DIR --signed` writes the files.
+    another root or shorter than on the base. So is every other .md file in DIR but README.md. A branch without a
+    handoff file passes, unless --at-least-one is given. `deed handoff watch DIR --signed` writes the files.
 
     The root is that of DIR/ROOT on the base, which the pull request cannot change, or --root. The exit code is 6 if a
     file is not what was signed, and 5 if somebody still has to approve, complete or verify.
@@ -95,15 +108,23 @@ def check_files(
     with ExitStack() as stack:
         files = None if base is None else stack.enter_context(BaseFiles(folder, base))
         here = _names_in(folder)
-        policy = _Policy(_root_of(folder, files, root), required, accept)
+        policy = _Policy(_root_of(folder, files, root), required, accept, needs_closed_gate)
         problems = [*_root_problems(folder, files, policy.root), *_name_problems(folder, here, files)]
         ids = sorted(_changed_ids(folder, here, files))
+        if at_least_one and not ids:
+            problems.append(_none(folder, base))
         checked: list[_Checked] = []
         with progress("checking", is_shown=not app.as_json) as step:
             for done, id_ in enumerate(ids, 1):
                 checked.append(_check(folder, id_, files, policy))
                 step(done, len(ids))
     _conclude(app, base, [row for row in checked if row.status or row.problems], problems)
+
+
+def _none(folder: Path, base: str | None) -> FileProblem:
+    text = "it has no handoff file" if base is None else f"no handoff file in it changed since {base}"
+    write = shlex.join(("deed", "handoff", "render", "ID", "--out", str(folder / file_name("ID"))))
+    return FileProblem("missing", str(folder), 1, text, write, is_at_ledger=True)
 
 
 def _refuse_links(folder: Path) -> None:
@@ -226,7 +247,7 @@ def _check(folder: Path, id_: str, files: BaseFiles | None, policy: _Policy) -> 
             handoff = ledger.ask("handoffs.show", id=id_)
             ref = handoff["template"]
             now = file_now(handoff, None if ref is None else ledger.client.get_blob(ref))
-            gate = gate_text(ledger.report.gate)
+            gate = ledger.report.gate
     except DeedbookError as error:
         return _Checked(id_, str(path), "", "", _invalid(str(signed), proof, error.message, policy.root, export))
     render = shlex.join(("deed", "handoff", "render", id_, "--bundle", str(signed), "--out", str(path)))
@@ -239,7 +260,9 @@ def _check(folder: Path, id_: str, files: BaseFiles | None, policy: _Policy) -> 
         problems.append(FileProblem("edited", str(conflict), 1, text, shlex.join(("git", "rm", str(conflict)))))
     status = parse(now).status
     problems += state_problems(str(path), status.line if status else 1, handoff, policy.required, policy.accepted)
-    return _Checked(id_, str(path), handoff["status"], gate, problems)
+    if policy.needs_closed_gate and not is_closed(gate):
+        problems.append(FileProblem("gate", str(signed), 1, gate_text(gate), "deed agent list", is_at_ledger=True))
+    return _Checked(id_, str(path), handoff["status"], gate_text(gate), problems)
 
 
 def _absent(path: Path, content: bytes | None, base: BaseFiles | None) -> Iterator[FileProblem]:

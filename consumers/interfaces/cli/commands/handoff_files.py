@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 import click
@@ -87,14 +88,11 @@ def watch(app: App, folder: Path, sign: str | None, *, once: bool, is_everything
     """
     if sign is not None and not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise Refused("USAGE", "--sign shows a file to a person and asks: run it on a terminal")
-    if folder.is_file():
-        raise Refused("USAGE", f"{folder} is a file: name its folder, {folder.parent}", path=str(folder))
-    if not folder.exists():
-        raise absent(folder, f"there is no folder {folder}: make it first")
+    _refuse_no_folder(folder)
+    settings, author = app.settings(), app.author()
     is_signed = is_signed or is_signed_folder(folder)
     if is_signed and pin_root(folder, app.client()):
         tell(app, Notice("written", ROOT_FILE, "it pins the root of this ledger: commit it to the base branch"))
-    settings, author = app.settings(), app.author()
     name = hashlib.sha256(f"{folder.resolve()}\0{author.name}".encode()).hexdigest()[:16]
     with closing(SyncStore(settings.home / "subscribers" / f"files-{name}.db")) as store:
         if folder.resolve() == settings.home.resolve().parent and not store.ids() and not app.as_json:
@@ -119,10 +117,19 @@ after `mkdir handoffs` keeps them apart"
             failures = watcher.reconcile(step)
         if once and failures:
             raise failures[0]
+        if once and not (is_everything or store.ids() or app.as_json):
+            echo("no handoff is open, so no file was written: --all also writes finished ones", err=True)
         if once and files.left_undone:
             raise click.exceptions.Exit(Exit.GATED)
         if not once:
             watcher.run(stopped_by_signals())
+
+
+def _refuse_no_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise Refused("USAGE", f"{folder} is a file: name its folder, {folder.parent}", path=str(folder))
+    if not folder.exists():
+        raise absent(folder, f"there is no folder {folder}\n  next: {join(['mkdir', '-p', str(folder)])}")
 
 
 def _erase(app: App) -> bool:

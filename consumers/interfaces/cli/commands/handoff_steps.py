@@ -34,7 +34,7 @@ from deedbook.ledger.events import KIND_OF
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.handoff import HandoffAmended, HandoffApproved, HandoffClaimed, HandoffContent
 from deedbook.ledger.format.forms import REF_PATTERN
-from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
+from deedbook.ledger.lifecycle.gate_state import gate_text, is_closed, read_gate
 from deedbook.ledger.lifecycle.rules import needs_identity_key
 
 note_shown_max_chars: Final = 100
@@ -142,7 +142,7 @@ def read_first(app: App, verb: operations.Verb, id_: str, read: str, *, asks: bo
         message = f"no agent is named to sign this: its reviewer is {reviewer}, so add --as {reviewer}"
         raise Refused("USAGE", message, reviewer=reviewer)
     own = app.query("agents.show", id=app.acting())["roles"]
-    with operations.saying_way_on(app.query_with, found["id"]):
+    with operations.saying_way_on(app.query_with, found["id"], acting=app.acting()):
         content.check_roles(verb, found, app.acting(), own)
         if read == "result":
             content.check_judged(verb, found)
@@ -190,7 +190,8 @@ def emit(
     drafts = [
         Draft(stream=f"handoff/{name}", data=event, expect=None if at else expect) for at, event in enumerate(data)
     ]
-    with operations.saying_way_on(app.query_with, name, KIND_OF[type(data[0])] if data else ""):
+    kind = KIND_OF[type(data[0])] if data else ""
+    with operations.saying_way_on(app.query_with, name, kind, acting=app.acting()):
         try:
             accepted = app.author().emit(*drafts) if drafts else []
         except Refused as refusal:
@@ -251,8 +252,7 @@ def _gate_lines(answer: dict[str, Any]) -> list[str]:
     if "gate" not in answer:
         return []
     gate = read_gate(answer["gate"])
-    is_closed = gate is not None and gate.state == "closed"
-    return [f"{gate_text(gate)}{' (as it should be: nobody decides without a passphrase)' * is_closed}"]
+    return [f"{gate_text(gate)}{' (as it should be: nobody decides without a passphrase)' * is_closed(gate)}"]
 
 
 def session_lines(of_session: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

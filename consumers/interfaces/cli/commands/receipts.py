@@ -186,7 +186,8 @@ def _print(checked: Checked, data: dict[str, Any]) -> None:
         echo("note: the body of the event was erased: a receipt does not prove its kind, author and stream")
     if not checked.is_signed:
         echo("note: the author's signature covers a batch, whose other events are not here: it was not checked")
-    echo("note: a receipt does not say whether the gate was closed: `deed verify` does")
+    rules = "whose key that is, whether it was reported stolen, and whether the gate was closed"
+    echo(f"note: a receipt proves that this key signed the entry, and that the log has it. `deed verify` says {rules}")
     if checked.witnessed is not None:
         echo(str(checked.witnessed))
     for ledger in data["held_against"]:

@@ -165,6 +165,17 @@ def test_a_pull_request_that_touches_no_handoff_is_accepted(clone: Callable[[str
     assert "0 handoff files" in clone("main").check()
 
 
+def test_a_team_may_require_a_handoff_and_a_closed_gate(clone: Callable[[str], Clone]) -> None:
+    here = clone("main")
+    assert here.problems(*MAIN, "--at-least-one") == [("missing", FOLDER, 1)]
+    assert f"next, where the ledger is: deed handoff render ID --out {FOLDER}/ID.md" in here.check(
+        *MAIN, "--at-least-one", code=6
+    )
+    git(here.folder, "checkout", "-q", "good")
+    assert "2 good" in here.check(*MAIN, "--at-least-one")
+    assert here.problems(*MAIN, "--closed-gate") == [("gate", f"{name}.deed.json", 1) for name in ("half", "new")]
+
+
 @pytest.mark.parametrize(
     ("branch", "what", "verb"),
     [

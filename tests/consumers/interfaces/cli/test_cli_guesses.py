@@ -242,9 +242,9 @@ GUESSES: Final = [
     ("handoff check h1 --tasks 1,2", "did you mean --task?"),
     ("handoff complete h1 --commit abc", "did you mean --artifact?"),
     ("dashboard --host x", "did you mean --url https://HOST?"),
-    ("init --passphrase x --name ana", "printf '%s' PASSPHRASE | deed init --name ana --passphrase-fd 0"),
-    ("init --passphrase-fd", "printf '%s' PASSPHRASE | deed init --passphrase-fd 0"),
-    ("init --passphrase-fd 99", "printf '%s' PASSPHRASE | deed init --passphrase-fd 0"),
+    ("init --passphrase x --name ana", "deed init --name ana --passphrase-fd 3 3<FILE"),
+    ("init --passphrase-fd", "deed init --passphrase-fd 3 3<FILE"),
+    ("init --passphrase-fd 99", "deed init --passphrase-fd 3 3<FILE"),
     ("handoff create Document calc --as a", 'deed handoff create --title "Document calc" --as a'),
     ("handoff create --title Fix the bug --as a", 'deed handoff create --title "Fix the bug" --as a'),
     ("handoff create fix-it Fix it now", "--title 'Fix it now'"),
@@ -373,8 +373,8 @@ def test_unquoted_text_after_the_id_of_a_session_leaves_the_id_out(deed: Deed) -
 def test_sealed_key_without_a_terminal_is_answered_with_the_whole_call(deed: Deed) -> None:
     with_passphrase("a secret", deed, "agent", "add", "sealed-one")
     message = deed.refuses("KEY_LOCKED", "session", "start", "--task", "Why so", "--as", "sealed-one")["message"]
-    assert "\n  next: printf '%s' PASSPHRASE | deed " in message
-    assert message.endswith(" session start --task 'Why so' --as sealed-one --json --passphrase-fd 0")
+    assert "\n  next: deed " in message
+    assert message.endswith(" session start --task 'Why so' --as sealed-one --json --passphrase-fd 3 3<FILE")
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_decision_by_the_wrong_agent_names_the_right_one(deed: Deed) -> None:
     deed(*words)
     assert deed.refuses("USAGE", "handoff", "approve", "whose")["message"].endswith("is rita, so add --as rita")
     message = deed.refuses("NOT_AUTHORIZED", "handoff", "approve", "whose", "--as", "b")["message"]
-    assert message.endswith("\n  next: deed handoff show --as rita whose")
+    assert message.endswith("\n  next, for rita: deed handoff show --as rita whose")
     message = deed.refuses("NOT_FOUND", "handoff", "approve", "whose", "--as", "ritta")["message"]
     assert message == "there is no agent ritta: did you mean rita?"
 
@@ -464,7 +464,7 @@ def test_open_task_comes_before_the_completion(deed: Deed) -> None:
     assert said.endswith("\nnext: deed handoff check --task 1 --as b in-order\n")
     assert deed("handoff", "check", "in-order", "--task", "1", "--as", "b").endswith("complete --as b in-order\n")
     message = deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "verify", "in-order", "--as", "rita")["message"]
-    assert message.endswith("\n  next: deed handoff complete --as b in-order")
+    assert message.endswith("\n  next, for b: deed handoff complete --as b in-order")
     deed("handoff", "complete", "in-order", "--summary", "done", "--as", "b")
     result = deed.data("handoff", "show", "in-order")["result"]
     words = ("--result", result, "--reason", "no proof", "--as", "rita")
