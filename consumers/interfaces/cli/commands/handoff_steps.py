@@ -201,9 +201,8 @@ def emit(
     handoff = app.query("handoffs.why", id=name)
     following = operations.next_on(handoff)
     if any(isinstance(event, HandoffClaimed) for event in data):  # the agent who claims a handoff reads all of it next
-        following = [
-            operations.NextCommand(app.acting(), join(["deed", "handoff", "show", "--as", app.acting(), name]))
-        ]
+        command = join(["deed", "handoff", "show", "--as", app.acting(), name])
+        following = [operations.NextCommand(app.acting(), command)]
     answer = {
         "id": name,
         "status": handoff["status"],

@@ -136,13 +136,14 @@ def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh
     create(deed, second, "--depends-on", first)
     error = deed.refuses("NOT_APPROVED", "handoff", "claim", first, "--as", "b")
     assert error["details"]["next"] == [approve]
-    assert error["message"].endswith(f"\n  next: {approve}")
+    assert error["message"].endswith(f"\n  next, for rita: {approve}")
     for name in (first, second):
         deed("handoff", "approve", name, "--as", "rita", *deed.as_read(name))
     claim = f"next: deed handoff claim --as b {first}"
     assert claim in deed.refuses("DEPENDENCY_PENDING", "handoff", "claim", second, "--as", "b")["message"]
     assert claim in deed.refuses("TRANSITION_NOT_ALLOWED", "handoff", "complete", first, "--as", "b")["message"]
-    assert claim in deed.refuses("NOT_AUTHORIZED", "handoff", "claim", first, "--as", "a")["message"]
+    other = claim.replace("next:", "next, for b:")
+    assert other in deed.refuses("NOT_AUTHORIZED", "handoff", "claim", first, "--as", "a")["message"]
     assert f"next: deed handoff show --as b {first}" in deed("handoff", "claim", first, "--as", "b")
     message = deed.refuses("CRITERIA_OPEN", "handoff", "complete", first, "--as", "b")["message"]
     assert f"next: deed handoff check --criterion 1 --as b {first}" in message
