@@ -9,8 +9,9 @@ the reader has read before. The reader handles the blocks in order:
 - A block with ``title="NAME"``, or a program whose first line is ``# NAME``, is a file that the reader writes.
 - Other blocks do nothing.
 
-A plain ``deed`` command runs in this process, everything else in bash. A command that ends in ``&`` runs until the page
-ends. With ``DEEDBOOK_TRANSCRIPTS=write``, answers that differ are written into the page: read them before you commit.
+A plain ``deed`` command runs in this process, everything else in bash. The folder to which a command changes is that of
+the next commands, as in one shell. A command that ends in ``&`` runs until the page ends. With
+``DEEDBOOK_TRANSCRIPTS=write``, answers that differ are written into the page: read them before you commit.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class ReaderShell:
         self._home = folder / "home"
         self.folder = self._home / "project"
         self.folder.mkdir(parents=True)
+        self._present = self.folder
         self._ports = {port: str(free_port()) for port in PORTS}
         self._background: list[subprocess.Popen[bytes]] = []
         installed = folder / "installed"
@@ -139,13 +141,14 @@ class ReaderShell:
         operators = set(shlex.shlex(command, posix=True, punctuation_chars=True))
         if words[0] != "deed" or operators & {"|", "<", "<<", ">", "&&", ";", ">>"}:
             return self._bash(command)
-        said = inside.deed(*words[1:], cwd=self.folder, **self._variables)
+        said = inside.deed(*words[1:], cwd=self._present, **self._variables)
         return Answer(said.out + said.err, said.code)
 
     def _bash(self, command: str, *, errors: int = subprocess.STDOUT) -> Answer:
+        present = self._home.parent / "present-folder"
         done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
+            ["bash", "-c", f"trap 'pwd > {shlex.quote(str(present))}' EXIT\n{command}"],
+            cwd=self._present,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -154,6 +157,7 @@ class ReaderShell:
             check=False,
             timeout=wait_max_s,
         )
+        self._present = Path(present.read_text("utf-8").removesuffix("\n"))
         return Answer(done.stdout, done.returncode)
 
     def _start(self, command: str) -> Answer:
@@ -163,7 +167,7 @@ class ReaderShell:
             arguments = ["bash", "-c", f"exec {command}"]
             process = subprocess.Popen(
                 arguments,
-                cwd=self.folder,
+                cwd=self._present,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -8,6 +8,7 @@ and only on a terminal, so pipes do not contain it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -322,13 +323,32 @@ def _unknown_names(app: ReadingApp, arguments: dict[str, Any]) -> Iterator[str]:
             f"there is no agent {name}{did_you_mean(near(name, names))}" for name in wanted if name not in names
         )
     if (stream := arguments.get("stream")) is not None:
-        try:
-            whole = [app.query("resolve", id=stream)["stream"]]
-        except Refused as refusal:
-            whole = refusal.details.get("near", refusal.details.get("candidates", ()))
+        whole = _streams_like(app, stream)
         if whole != [stream]:
             form = "" if "/" in stream or whole else f": a stream is TYPE/ID, such as {stream}/ID"
             yield f"there is no stream {stream}{did_you_mean(whole) or form}"
+
+
+def _streams_like(app: ReadingApp, stream: str) -> Sequence[str]:
+    """Return the streams that a name may mean: the stream of this name, or similar ones."""
+    try:
+        return [app.query("resolve", id=stream)["stream"]]
+    except Refused as refusal:
+        alike: Sequence[str] = refusal.details.get("near") or refusal.details.get("candidates", ())
+        return alike
+
+
+@contextlib.contextmanager
+def naming_near_streams(app: ReadingApp, stream: str | None) -> Iterator[None]:
+    """Add similar streams to the block's refusal of ``stream``, which only the log was searched for."""
+    try:
+        yield
+    except Refused as refusal:
+        if stream is None or (refusal.code, refusal.details.get("stream")) != ("NOT_FOUND", stream):
+            raise
+        alike = _streams_like(app, stream)
+        advice = did_you_mean(alike) or ": `deed log` prints the stream of each event"
+        raise Refused("NOT_FOUND", f"{refusal.message}{advice}", stream=stream, near=alike) from refusal
 
 
 def warn(warnings: Iterable[str]) -> None:

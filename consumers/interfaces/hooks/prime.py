@@ -287,8 +287,10 @@ def _related(
     failed = _Section("dead ends", "Dead ends of similar tasks: do not try these again", items, len(items), command)
     rows = [*related["reasonings"], *related["sessions"]] if task else []
     known = [_known(row, now) for row in sorted(rows, key=lambda row: -row["score"])]
-    heading = "Earlier work: read it with `deed reasoning brief ID` or `deed report resume --session-id ID`"
     sessions = {row["session_id"] for row in rows if "session_id" in row}
+    reads = ["a session with `deed report resume --session-id ID`"] if sessions else []
+    reads += ["a reasoning with `deed reasoning brief ID`"] if task and related["reasonings"] else []
+    heading = f"Earlier work: read {', '.join(reads)}"
     return failed, _Section("related", heading, known, len(known), command), sessions
 
 

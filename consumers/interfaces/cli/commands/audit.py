@@ -18,7 +18,7 @@ from deedbook.consumers.auditor.report import erased_named_max
 from deedbook.consumers.auditor.verify import verify_log
 from deedbook.consumers.interfaces.cli.app import App, Command, read_text
 from deedbook.consumers.interfaces.cli.commands.receipts import read_policy
-from deedbook.consumers.interfaces.cli.output import warn
+from deedbook.consumers.interfaces.cli.output import naming_near_streams, warn
 from deedbook.consumers.interfaces.cli.progress import progress
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ListOption
@@ -210,7 +210,7 @@ def export(app: App, file: str, stream: str | None, *, is_text: bool, subjects: 
         _export_text(app, Path(file), stream)
         return
     files = _subject_keys(app, subjects)
-    with progress("exporting", is_shown=not app.as_json) as step:
+    with naming_near_streams(app, stream), progress("exporting", is_shown=not app.as_json) as step:
         is_folder = file.endswith("/") or Path(file).is_dir()
         manifest, missing = export_bundle(
             app.client(), Path(file), stream=stream, files=files, is_folder=is_folder, progress=step
@@ -244,7 +244,8 @@ def _subject_keys(app: App, subjects: Collection[str]) -> dict[HomeFile, bytes]:
 def _export_text(app: App, file: Path, stream: str | None) -> None:
     if stream is None:
         raise Refused("USAGE", "--text writes one stream: add --stream, for example --stream handoff/ID")
-    content = signed_file_of(app.client(), stream)
+    with naming_near_streams(app, stream):
+        content = signed_file_of(app.client(), stream)
     # The signed file of a handoff file may be damaged. Then `check-files` prints this command, which writes it again.
     if file.exists() and not file.name.endswith(SIGNED_FILE) and not _is_of_stream(file, app.client().ledger, stream):
         raise Refused(

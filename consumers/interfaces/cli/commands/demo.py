@@ -135,12 +135,12 @@ def summary(data: dict[str, Any]) -> None:
 
 
 def _print_next_steps(console: Console) -> None:
-    """Print the commands that a newcomer may call next; they work as printed, in this folder."""
+    """Print the commands that a newcomer may call next."""
     steps = []
     if shutil.which("deed") is None:
         steps.append((f'export PATH="{Path(sys.executable).parent}:$PATH"', "so that your shell finds deed"))
     steps.append(("deed demo --dashboard", "the same in your browser, where agents wait for your decision"))
-    steps.append(("deed init --trial", "a ledger of your own, in this folder"))
+    steps.append(("deed init --trial", "a ledger of your own: run it in a folder of your project"))
     console.print("\nNext:")
     for command, purpose in steps:
         console.print(f"  {command}  [dim]# {purpose}[/]", soft_wrap=True)

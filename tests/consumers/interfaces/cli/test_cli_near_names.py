@@ -126,6 +126,22 @@ def test_list_that_is_empty_says_which_of_its_filters_names_nothing(alone_named:
     assert (said.code, said.out.strip(), said.err.strip()) == (0, "(none)", hint)
 
 
+@pytest.mark.parametrize("words", ["export near.tar", "export near.txt --text"])
+@pytest.mark.parametrize(
+    ("stream", "advice", "alike"),
+    [
+        ("handoff/near-event-bs", ": did you mean handoff/near-event-bus?", ["handoff/near-event-bus"]),
+        ("near-event-bus", ": did you mean handoff/near-event-bus?", ["handoff/near-event-bus"]),
+        ("zzz", ": `deed log` prints the stream of each event", []),
+    ],
+)
+def test_export_of_an_unknown_stream_names_those_that_were_meant(
+    alone_named: Deed, words: str, stream: str, advice: str, alike: list[str]
+) -> None:
+    refused = alone_named.refuses("NOT_FOUND", *words.split(), "--stream", stream)
+    assert (refused["message"], refused["details"]["near"]) == (f"there is no stream {stream}{advice}", alike)
+
+
 @pytest.mark.served
 def test_refusal_and_success_end_with_the_command_that_goes_on(deed: Deed, fresh: Fresh) -> None:
     first, second = fresh("onward"), fresh("onward")

@@ -172,7 +172,8 @@ def test_nothing_stays_behind_when_it_is_not_kept_and_people_read_the_story(tmp_
     assert done.returncode == 0, done.stderr
     assert "refused: SELF_APPROVAL" in done.stderr
     assert "What an auditor can prove" in done.stdout
-    assert "deed init" in done.stdout.partition("Next:")[2]
+    hints = done.stdout.partition("Next:")[2]
+    assert "deed init --trial  # a ledger of your own: run it in a folder of your project" in hints
     assert list(tmp_path.iterdir()) == []
     assert processes_of(tmp_path) == []
 

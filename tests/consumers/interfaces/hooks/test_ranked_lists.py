@@ -101,6 +101,9 @@ def test_prime_lists_what_is_near_before_what_is_only_related(reader: Reader, ta
         nearness = re.findall(r"^- .*?, (near|related): ", section, flags=re.MULTILINE)
         assert len(nearness) == len(re.findall(r"^- ", section, flags=re.MULTILINE))
         assert nearness == sorted(nearness)
+    first, _, rows = section.partition("\n")
+    assert ("`deed report resume --session-id ID`" in first) == ("\n- session " in f"\n{rows}")
+    assert ("`deed reasoning brief ID`" in first) == ("\n- reasoning " in f"\n{rows}")
 
 
 def test_pairs_of_reports_are_in_the_order_of_their_scores(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
