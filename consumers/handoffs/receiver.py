@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
@@ -167,11 +167,29 @@ def notices(content: HandoffContent, name: str, sender: str) -> list[str]:
     if not content.criteria:
         add = f"`deed handoff amend {quote(name)} --add-criterion TEXT`"
         own.append(f"it has no acceptance criterion, so nothing must be shown before it is completed; add with {add}")
+    return [*own, *_lacking(content, name)]
+
+
+def notices_of_amendment(content: HandoffContent, name: str, changed: Collection[str]) -> list[str]:
+    """Return the notice about notes that an amended handoff still lacks, if the amendment ``changed`` a note.
+
+    >>> content = HandoffContent(title="t", to="a", notes=ReceiverNotes(reproduce=["x"], tried=["y"], traps=["z"]))
+    >>> notices_of_amendment(content, "h", ["title"])
+    []
+    >>> (unsaid,) = notices_of_amendment(content, "h", ["reproduce"])
+    >>> unsaid.partition(" (")[0]
+    'a receiver also needs: baseline, tested-by'
+    """
+    return _lacking(content, name) if not set(ReceiverNotes.__struct_fields__).isdisjoint(changed) else []
+
+
+def _lacking(content: HandoffContent, name: str) -> list[str]:
+    """Return the notice about the notes that a handoff lacks."""
     lacking = [option for kind, option in _WANTED.items() if not getattr(content.notes, kind)]
     if not lacking:
-        return own
+        return []
     add = f"`deed handoff amend {quote(name)} --{lacking[0]} TEXT …`"
-    return [*own, f"a receiver also needs: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
+    return [f"a receiver also needs: {', '.join(lacking)} (see `deed handoff create --help`); add with {add}"]
 
 
 def unsaid_at_completion(handoff: Mapping[str, Any], summary: str | None) -> list[str]:

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from deedbook.ledger.errors import Refused, Unavailable
@@ -80,6 +81,10 @@ def write_file(path: Path, content: bytes, *, expected: bytes | None = None) -> 
             file.write(content)
     except FileExistsError:
         return False
+    except FileNotFoundError as error:
+        make = f"mkdir -p {quote(str(path.parent))}"
+        message = f"{path} cannot be written: there is no folder {path.parent}; make it first: {make}"
+        raise Unavailable("STORE_UNAVAILABLE", message, path=str(path)) from error
     except OSError as error:
         raise _failure(path, "written", error) from error
     return True

@@ -30,7 +30,13 @@ from deedbook.consumers.handoffs.operations import (
     with_commands,
 )
 from deedbook.consumers.handoffs.questions import answering, asking, emitted, settling
-from deedbook.consumers.handoffs.receiver import later, left_out_text, notices, unsaid_at_completion
+from deedbook.consumers.handoffs.receiver import (
+    later,
+    left_out_text,
+    notices,
+    notices_of_amendment,
+    unsaid_at_completion,
+)
 from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.handoffs.unread import COMMAND, line_of, peek
 from deedbook.consumers.handoffs.worktree import uncommitted, uncommitted_text
@@ -47,6 +53,7 @@ from deedbook.consumers.sdk.tool_agents import roles_of
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.errors import Refused, did_you_mean, near
 from deedbook.ledger.events.fields import EventData
+from deedbook.ledger.events.handoff import HandoffAmended
 from deedbook.ledger.format.codec import converted
 from deedbook.ledger.format.forms import REF_PATTERN
 from deedbook.projections.answers.answer import Answer, Untrusted
@@ -293,6 +300,8 @@ class HandoffTools(Tools):
             name = row["id"]
             with _naming(name):
                 events = events_of(action, row, args, author)
+            for event in events:
+                warnings += notices_of_amendment(event, name, args) if isinstance(event, HandoffAmended) else []
             if action == "complete":
                 shown = ledger.ask("handoffs.show", id=name)
                 files = uncommitted(ledger.client, shown, args.get("artifacts") or ())

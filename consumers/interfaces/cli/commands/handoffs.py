@@ -16,7 +16,7 @@ from deedbook.consumers.handoffs.files.syntax.document import SECTIONS
 from deedbook.consumers.handoffs.files.syntax.parser import parse
 from deedbook.consumers.handoffs.files.syntax.writer import with_done_as_notes, write
 from deedbook.consumers.handoffs.operations import OPERATIONS
-from deedbook.consumers.handoffs.receiver import notices
+from deedbook.consumers.handoffs.receiver import notices, notices_of_amendment
 from deedbook.consumers.handoffs.short_ids import by_whole_id
 from deedbook.consumers.interfaces.cli.app import App, Command, read_argument, with_contents
 from deedbook.consumers.interfaces.cli.arguments import parameters, seal_option, values_of
@@ -134,6 +134,7 @@ def amend(app: App, /, id_: str, reason: str | None, seal: str | None, **options
     with content.of_version(app.client(), handoff["id"], changes.get("version")):
         (data,) = composition.events_of("amend", handoff, changes | {"reason": reason or ""}, app.author())
     assert isinstance(data, HandoffAmended)  # noqa: S101 - what an amendment signs
+    warnings += notices_of_amendment(data, handoff["id"], changes)
     data = data if sealer is None else sealer.event(data)
     changed = composition.changes_between(content_from(handoff), data)
     emit(app, handoff["id"], data, changes=changed, warnings=warnings, was=handoff["status"])

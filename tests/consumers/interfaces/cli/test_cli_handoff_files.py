@@ -92,6 +92,9 @@ def test_what_was_imported_renders_byte_for_byte(deed: Deed, files: Path, tmp_pa
         in deed.refuses("FILE_EXISTS", "handoff", "render", name, "--out", out)["message"]
     )
     assert out.read_text() == "precious"
+    nowhere = tmp_path / "no such" / "folder"
+    message = deed.refuses("STORE_UNAVAILABLE", "handoff", "render", name, "--out", nowhere / "out.md")["message"]
+    assert message.endswith(f"there is no folder {nowhere}; make it first: mkdir -p '{nowhere}'")
     (tmp_path / f"{name}.md").write_text("edited")
     deed("handoff", "render", name, "--out", tmp_path / f"{name}.md")
     assert deed.data("handoff", "render", f"{name}.md") == {"file": f"{name}.md", "content": path.read_text()}
