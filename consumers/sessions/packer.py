@@ -70,7 +70,7 @@ _id_tokens_max: Final = 48
 _name_tokens_max: Final = 16
 _BELIEFS: Final = ("key_findings", "remaining_unknowns")
 _line_tokens: Final = (16, 12, 10, 8)
-_dead_end_tokens: Final = (20, 12, 8)  # for each text of a dead end, if the dead end does not fit as a whole
+_dead_end_tokens: Final = range(20, 7, -1)  # for each text of a dead end that does not fit as a whole: the most first
 _misses_max: Final = 6  # after this many consecutive offers that did not fit, a field gets nothing more
 
 

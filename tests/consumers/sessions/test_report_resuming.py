@@ -16,7 +16,7 @@ from session_cases import SORTS, TYPES, Case, Question, case
 
 from deedbook.consumers.sdk.text import json_text
 from deedbook.consumers.sessions.generator import ReportInputs
-from deedbook.consumers.sessions.packer import LEVELS, SHORT_NAMES, printed
+from deedbook.consumers.sessions.packer import LEVELS, SHORT_NAMES, dead_ends_within, printed
 from deedbook.consumers.sessions.report import publish_report
 from deedbook.consumers.sessions.report_texts import restored
 from deedbook.consumers.sessions.resume import resume
@@ -377,6 +377,14 @@ def test_a_look_up_finds_only_what_stands_in_the_entry_that_fits() -> None:
     assert is_answered(Question("finding", "The pool holds handles", "37"), entries)
     assert not is_answered(Question("finding", "The pool holds handles", "99"), entries)
     assert not is_answered(Question("unknown", "Who opens the pool", "37"), entries)
+
+
+def test_a_dead_end_is_cut_as_little_as_its_tokens_allow() -> None:
+    approach = "Set locale.setlocale(locale.LC_ALL, 'de_DE')"
+    why = "the container of the build has no locale named 'de_DE' (locale.Error), and nobody may install one"
+    (dead_end,), left_out = dead_ends_within(iter([{"approach": approach, "why_failed": why}]), 40)
+    assert (dead_end["approach"], left_out) == (approach, 0)
+    assert why.startswith(f"{dead_end['why_failed'].removesuffix('…')} ")
 
 
 def test_what_is_left_out_of_dead_ends_stands_below_their_heading() -> None:
