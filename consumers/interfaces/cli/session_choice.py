@@ -117,10 +117,10 @@ def append(app: App, session_id: str, *data: EventData, idem: str | None = None)
 def _with_advice(app: App, refusal: Refused, row: dict[str, Any]) -> Refused:
     command = f"`deed session start --resumes {quote(row['id'])} --as {app.acting()}`"
     if refusal.code == "NOT_AUTHORIZED" and "allowed" in refusal.details:
-        advice = f"only its owner writes to it; {command} starts a session that continues it"
+        advice = command
     elif refusal.code == "TRANSITION_NOT_ALLOWED":
         ended = f"\n  {_end_of(app, row)}" if row["status"] == "ended" else ""
-        advice = f"{command} starts a session that continues it{ended}"
+        advice = f"{command}{ended}"
     else:
         return refusal
     return Refused(refusal.code, f"{refusal.message}: {advice}", **refusal.details)
