@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
+
+import structlog
 
 from deedbook.consumers.interfaces.cli.program import run
 
@@ -31,8 +34,10 @@ class Said(NamedTuple):
 
 @contextlib.contextmanager
 def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
-    """Change to a folder with the environment of a fresh shell, and restore everything afterwards, signals included."""
+    """Change to a folder with the environment of a fresh shell; restore all afterwards, also signals and logs."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    logger = logging.getLogger("deedbook")
+    level, log_handlers = logger.level, [*logging.root.handlers]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEEDBOOK_")}
     with mock.patch.dict(os.environ, kept | changed, clear=True), contextlib.chdir(cwd or Path.cwd()):
         try:
@@ -40,6 +45,9 @@ def surroundings(cwd: Path | None, changed: dict[str, str]) -> Iterator[None]:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            structlog.reset_defaults()
+            logger.setLevel(level)
+            logging.root.handlers[:] = log_handlers
 
 
 def deed(*words: object, cwd: Path | None = None, stdin: bytes = b"", **changed: str) -> Said:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,12 @@ def test_an_event_is_found_again_by_index_and_id_and_its_receipt_verifies(place:
     assert awaited(place, find) == (event, accepted.index)
 
 
-def test_evidence_is_checked_before_a_step_is_signed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_evidence_is_checked_before_a_step_is_signed(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)  # evidence is looked up in the project of the present folder
+
     async def step(ledger: AsyncLedger) -> str:
         with pytest.raises(DeedbookError) as refused:
             await ledger.reasoning(name).step("x", evidence=["just words"])
