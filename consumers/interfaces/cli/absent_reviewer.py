@@ -25,7 +25,7 @@ def name_reviewers(app: App, refusal: Refused, data: HandoffContent) -> None:
         return
     taken, name = {agent["name"] for agent in agents}, login_name()
     name = next(free for free in chain([name], (f"{name}-{number}" for number in count(2))) if free not in taken)
-    words = [*shlex.split(app.here(f"agent add {name}")), *_WORDS_OF_ROLES]
+    words = [*shlex.split(app.here(f"deed agent add {name}"))[1:], *_WORDS_OF_ROLES]
     line = shlex.join(["deed", *words]) if app.has_terminal else passphrase_line(words)
     refusal.message += f"; here nobody else can. Register a person:\n  next: {line}"
     refusal.details["next"] = [line]

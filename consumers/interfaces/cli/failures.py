@@ -6,6 +6,7 @@ import errno
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -21,6 +22,7 @@ from deedbook.consumers.interfaces.cli.hints import (
     spelled,
     words_hint,
 )
+from deedbook.consumers.interfaces.cli.printed_commands import commands_in_home, lines_in_home
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ExtraWords
 from deedbook.consumers.sdk.text import error_document, json_text
@@ -33,8 +35,8 @@ argument_shown_max: Final = 80
 options_shown_max: Final = 6
 
 
-def print_failure(error: Exception, arguments: list[str]) -> int:
-    """Print an error, as JSON if ``arguments`` contain ``--json``, and return the exit code.
+def print_failure(error: Exception, arguments: list[str], home: Path | None = None) -> int:
+    """Print an error, as JSON if ``arguments`` contain ``--json``, and return the exit code; ``home`` is the --home.
 
     If DEEDBOOK_TRACEBACK asks for a traceback, an error that is neither a usage error nor a DeedbookError is raised
     again.
@@ -43,6 +45,8 @@ def print_failure(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, click.UsageError):
         return print_usage(error, arguments, as_json=as_json)
     if isinstance(error, DeedbookError):
+        error.message = lines_in_home(error.message, home)
+        commands_in_home(error.details, home)
         if error.code == "BUS_UNAVAILABLE" and "--spool" in arguments:
             error.message += f". Not stored: {guesses.SPOOLED}"
         if "--passphrase-fd" in error.message and "next" not in error.details and not sys.stdin.isatty():

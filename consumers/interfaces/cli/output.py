@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from msgspec.structs import asdict
 
+from deedbook.consumers.interfaces.cli.printed_commands import in_home
 from deedbook.consumers.interfaces.cli.reader_app import ReadingApp
 from deedbook.consumers.interfaces.cli.terminal import echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import Options
@@ -161,7 +162,10 @@ def stems(depths: Sequence[int], *, goes_on: bool = False) -> list[str]:
 
 
 def print_command(command: str, before: str = "") -> None:
-    """Print a command for pasting. If it is wider than the terminal, it is broken with backslashes."""
+    """Print a command for pasting, as ``in_home``. If it is wider than the terminal, it is broken with backslashes."""
+    context = click.get_current_context(silent=True)
+    options = context.find_object(Options) if context is not None else None
+    command = in_home(command, options.home if options is not None else None)
     cells, (first, *arguments) = terminal_cells(), re.findall(_WORDS, command)
     line = before + first
     for word in arguments:

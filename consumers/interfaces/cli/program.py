@@ -155,8 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command, print its error if there is one, and return its exit code."""
+    options = Options()
     try:  # click returns the exit code of a command and does not raise it
-        code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=Options())
+        code = deed.main(arguments, prog_name="deed", standalone_mode=False, obj=options)
     except click.Abort as abort:
         # click takes the end of any file, also of a damaged module, for the end of our input
         if isinstance(abort.__cause__, EOFError):
@@ -169,6 +170,6 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the code of a family may raise anything
-        exit_code: int = load("failures:print_failure")(error, arguments)
+        exit_code: int = load("failures:print_failure")(error, arguments, options.home)
         return exit_code
     return code if isinstance(code, int) else Exit.OK

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from deedbook.consumers.interfaces.cli.printed_commands import commands_in_home, in_home, lines_in_home
 from deedbook.consumers.interfaces.cli.terminal import discard, echo, echo_exact
 from deedbook.consumers.interfaces.cli.verbs import ClosableOptions, LazyGroup, Options, VerbBase, load
 from deedbook.consumers.sdk.text import document, json_text
@@ -82,8 +83,8 @@ class ReadingApp(ClosableOptions):
         return self._settings[1]
 
     def here(self, command: str) -> str:
-        """Return ``command`` with the --home of this run, if it has one, so that it works on the same folder."""
-        return command if self.home is None else f"{command} --home {quoted_path(self.home)}"
+        """Return ``command`` with the --home of this run where it needs one, so that it works on the same folder."""
+        return in_home(command, self.home)
 
     @cached_property
     def instant(self) -> When | None:
@@ -214,13 +215,14 @@ class ReadingApp(ClosableOptions):
                 text()
             else:
                 for line in [text] if isinstance(text, str) else text:
-                    echo(line)
+                    echo(lines_in_home(line, self.home))
             return
         if self._doubts and isinstance(data, dict) and "compromised" not in data:
             data |= {"compromised": max(self._doubts.values())}
         if "." in kind:
             kind = kind_of(kind)
-        self.line(document(kind, data, following) | self.source())
+        commands_in_home(data, self.home)
+        self.line(document(kind, data, following and self.here(following)) | self.source())
 
     def source(self) -> dict[str, Any]:
         """Return the source of a document: the verdict on a bundle, or nothing for a ledger."""

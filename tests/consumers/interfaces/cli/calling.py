@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import inside
+import pytest
 from building import trusted
 from forked_deed import DeedProcess, run_deed
 from ports import port_option
@@ -25,8 +26,6 @@ from deedbook.ledger.errors import CODES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-
-    import pytest
 
 wait_max_s: Final = 60.0
 
@@ -82,7 +81,10 @@ class Deed:
             before = ["--home", str(self.place.home)]
             before += ["--server", self.place.server] if self.place.server else []
         self._capsys.readouterr()
-        code = run([*before, *map(str, arguments)])
+        with pytest.MonkeyPatch.context() as patch:
+            if self.place is not None:  # this folder is found without --home, so printed commands do not repeat it
+                patch.setenv("DEEDBOOK_HOME", str(self.place.home))
+            code = run([*before, *map(str, arguments)])
         return Said(int(code), *self._capsys.readouterr())
 
     def __call__(self, *arguments: object) -> str:

@@ -92,7 +92,7 @@ def test_backup_of_before_brings_the_text_back_and_restore_says_so(erased: tuple
     before = deed.home.parent / "before.tar"
     answer = deed.data("restore", before, "--replace")
     assert answer["returned"] == [index]
-    command = f"`deed redact {index} --home {deed.home}`"
+    command = f"`deed redact {index}`"
     assert f"this log has the texts of 1 entry again that were erased: {command} erases them anew" in answer["notes"]
     (gone,) = [note for note in answer["notes"] if "not in this one" in note]
     assert "so these have no effect here: " in gone
@@ -122,7 +122,7 @@ def test_restore_into_another_folder_names_texts_that_this_machine_erased(
     elsewhere = Deed(capsys, Place(tmp_path / "elsewhere" / ".deedbook"))
     answer = elsewhere.data("restore", deed.home.parent / "before.tar")
     assert answer["returned"] == [index]
-    assert any(f"`deed redact {index} --home {elsewhere.home}` erases them anew" in note for note in answer["notes"])
+    assert any(f"`deed redact {index}` erases them anew" in note for note in answer["notes"])
 
 
 def test_signed_file_has_the_rest_of_an_erased_entry(erased: tuple[Deed, int], tmp_path: Path) -> None:

@@ -336,3 +336,19 @@ def test_session_key_that_does_not_cover_a_kind_is_not_used(alone: Deed) -> None
     alone("key", "delegate", "--as", "a", "--kind", "reasoning.*")
     stream = start_session(alone, "s1")
     assert alone.data("show", emit_finding(alone, stream)["index"])["key"] == identity
+
+
+def test_printed_commands_name_a_folder_that_would_not_be_found(nowhere: Deed) -> None:
+    nowhere("init", "--trial", "--home", "n2")
+    parties = ("--as", "kuro", "--to", "claude-code", "--reviewer", "alex", "--title", "T", "--session", "none")
+    command = "deed --home n2 handoff show --as alex x"
+    assert f"next, for alex: {command}\n" in nowhere("--home", "n2", "handoff", "create", "x", *parties)
+    assert f"          {command}\n" in nowhere("next", "--as", "alex", "--home", "n2")
+    why = nowhere.document("handoff", "why", "x", "--home", "n2")
+    assert (why["next"], why["data"]["next"]) == (command, [command])
+    claim = ("handoff", "claim", "x", "--as", "claude-code", "--home")
+    assert nowhere.refuses("NOT_APPROVED", *claim, "n2")["message"].endswith(f"\n  next: {command}")
+    assert "Next: deed --home n2 checkpoint" in nowhere("key", "rotate", "--checkpoint", "--home", "n2")
+    Path(".deedbook").symlink_to("n2")
+    refused = nowhere.refuses("NOT_APPROVED", *claim, "n2")
+    assert refused["details"]["next"] == ["deed handoff show --as alex x"]

@@ -52,6 +52,7 @@ DRIVER: Final = """
 import os, subprocess, sys
 from deedbook.consumers.interfaces.cli.program import run
 home, tmux, name, *verbs = sys.argv[1:]
+os.environ["DEEDBOOK_HOME"] = home  # found without --home, so printed commands do not repeat it
 for verb in verbs:
     print("$ deed " + verb, flush=True)
     run(["--home", home, *verb.split()])
