@@ -15,11 +15,11 @@ from deedbook.ledger.errors import Refused
 VerbT = TypeVar("VerbT", bound="Callable[..., Any]")
 
 
-def web_option(type_: str, argument: str) -> Callable[[VerbT], VerbT]:
+def web_option(type_: str, argument: str, query: str | None = None) -> Callable[[VerbT], VerbT]:
     """Return the option ``--web``.
 
     With it, the verb does not show the thing that ``argument`` names, but prints the address of its page in the
-    dashboard.
+    dashboard. ``query`` refuses an id that nothing has.
     """
 
     def decorate(verb: VerbT) -> VerbT:
@@ -31,6 +31,8 @@ def web_option(type_: str, argument: str) -> Callable[[VerbT], VerbT]:
             here = running_dashboard(app)
             if arguments[argument] is None:
                 raise Refused("USAGE", "--web needs an ID")
+            if query is not None:
+                app.query(query, id=arguments[argument])
             as_of = "" if app.instant is None else f"?as_of={app.instant}"
             url = f"{here.url}{path_to(type_, arguments[argument])}{as_of}"
             app.show("page", {"url": url}, url)

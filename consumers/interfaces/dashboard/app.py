@@ -195,6 +195,7 @@ class Dashboard:
         progress = {name: error.details.get(name) for name in ("position", "size")}
         data = {"code": error.code, "message": error.message, "recoverable": error.recoverable, **progress}
         data["facets"] = error.form if isinstance(error, WrongFilter) else None
+        data["is_too_early"] = "as_of" in request.query_params and "first" in error.details
         return self._respond(request, route, context, Page("error.html", error.code, data, status_of(error)))
 
     def _respond(

@@ -30,7 +30,7 @@ from deedbook.projections.handoffs.claims import claims_over
     "--version", "part", flag_value="version", help="Print only the version, as `approve --version` takes it."
 )
 @click.option("--result", "part", flag_value="result", help="Print only the result, as `verify --result` takes it.")
-@web_option("handoff", "id_")
+@web_option("handoff", "id_", "handoffs.facts")
 def show(app: ReadingApp, id_: str, *, history: bool, part: str | None) -> None:
     """Show one handoff: its state and why, tasks, criteria, history."""
     if part is not None:

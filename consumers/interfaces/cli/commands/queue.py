@@ -24,7 +24,7 @@ later_max: Final = 3
 
 @click.command(cls=ReadingCommand, looks_back=True)
 @click.argument("id_", metavar="ID")
-@web_option("handoff", "id_")
+@web_option("handoff", "id_", "handoffs.facts")
 def why(app: ReadingApp, id_: str) -> None:
     """Explain why a handoff is not ready, and who must act, or say that it is."""
     answer = app.query("handoffs.why", id=id_)

@@ -230,7 +230,7 @@ def list_(app: App, **filters: Any) -> None:
 @click.option("--tree", is_flag=True, help="Print the steps as a tree, from the conclusion down.")
 @click.option("--versions", is_flag=True, help="List its versions, each with its ref and the entry that made it.")
 @click.option("--provenance", is_flag=True, help="Print the signer and the event of the version that REF names.")
-@web_option("reasoning", "ref")
+@web_option("reasoning", "ref", "reasoning.show")
 def show(app: App, ref: str, *, tree: bool, versions: bool, provenance: bool) -> None:
     """Show a reasoning: its steps, what they rest on, and which steps were retracted."""
     if provenance:

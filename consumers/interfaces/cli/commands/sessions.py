@@ -226,7 +226,7 @@ def end(app: App, /, id_: str | None, **options: Any) -> None:
 
 @session.command(looks_back=True, unseals=True)
 @click.argument("id_", metavar="[ID]", required=False)
-@web_option("session", "id_")
+@web_option("session", "id_", "sessions.show")
 def show(app: App, id_: str | None) -> None:
     """Show a session: vectors by phase, findings, unknowns, dead ends, tools."""
     session = app.query("sessions.show", id=chosen_session(app, id_))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from deedbook.consumers.handoffs.operations import with_commands
@@ -12,6 +13,7 @@ from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, addr
 from deedbook.consumers.interfaces.dashboard.pages.decisions import receipt_at
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import form_of
 from deedbook.consumers.interfaces.dashboard.pages.questions import ACTIONS, question_form
+from deedbook.ledger.errors import Refused
 
 items_max: Final = 30
 cards_max: Final = 12
@@ -23,15 +25,17 @@ def home(context: PageContext, note: str = "", problem: dict[str, Any] | None = 
 
     ``items`` are those of `handoffs.next` for the human, questions to them first, then the oldest first; items that
     only an imported file claims come last. The item ``?open=`` is ``opened``; ``following`` is opened after a decision
-    about it. ``filters`` are those of the address, and ``counts`` the answer of `handoffs.counts` for them. ``done`` is
-    the receipt of the decision ``?done=``, and ``problem`` says why nothing was signed. ``unread`` are the first unread
-    lines, which stay unread. ``since`` counts the events since the user went away. ``?status=`` shows that column
-    alone, page by page, and ``older`` is the cursor of the next page. ``history`` counts the imported handoffs that
-    claim to be over, which are on no board; ``?status=pending&over=1`` shows them.
+    about it. ``missed`` says what became of the handoff in ``?open=`` that no item is about. ``filters`` are those of
+    the address, and ``counts`` the answer of `handoffs.counts` for them. ``done`` is the receipt of the decision
+    ``?done=``, and ``problem`` says why nothing was signed. ``unread`` are the first unread lines, which stay unread.
+    ``since`` counts the events since the user went away. ``?status=`` shows that column alone, page by page, and
+    ``older`` is the cursor of the next page. ``history`` counts the imported handoffs that claim to be over, which are
+    on no board; ``?status=pending&over=1`` shows them.
     """
     filters, queue, counts = _queue(context)
     items = _in_order(with_commands(queue)["items"])
-    opened = next((item for item in items if item["key"] == context.query.get("open")), None)
+    opened = _opened(items, context.query.get("open"))
+    done = receipt_at(context, index) if (index := context.number("done")) is not None else None
     column, older, is_over = context.query.get("status") or None, None, bool(context.query.get("over"))
     if column is None:
         answer = context.ask("handoffs.board", all=True, limit=cards_max)
@@ -54,9 +58,10 @@ def home(context: PageContext, note: str = "", problem: dict[str, Any] | None = 
         "is_filtered": any(filters.values()),
         "counts": counts,
         "opened": opened and opened["key"],
+        "missed": _missed(context) if opened is None and done is None else None,
         "following": _following(items, opened),
         "form": None if opened is None else _form(context, opened, note),
-        "done": receipt_at(context, done) if (done := context.number("done")) is not None else None,
+        "done": done,
         "problem": problem,
         "columns": [part for part in columns if part["total"]],
         "since": _since(context, items),
@@ -104,19 +109,32 @@ def _following(items: list[dict[str, Any]], opened: dict[str, Any] | None) -> st
 def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the items in order. Imported items with the same title are together, and ``alike`` is their number.
 
-    An imported file may list the same work once for each receiver. The ``key`` of an item is its id, or, if an earlier
-    item has the same, also its action.
+    An imported file may list the same work once for each receiver. The ``key`` of an item is its id and its action.
     """
     ordered = sorted(items, key=_order)
     alike = Counter(item["title"] for item in ordered if item["is_imported"])
     first = {item["title"]: at for at, item in reversed([*enumerate(ordered)])}
     ordered.sort(key=lambda item: (item["is_imported"], first[item["title"]] if item["is_imported"] else 0))
-    keys: set[str] = set()
     for item in ordered:
-        item["key"] = f"{item['id']}:{item['action']}" if item["id"] in keys else item["id"]
+        item["key"] = f"{item['id']}:{item['action']}"
         item["alike"] = alike[item["title"]] if item["is_imported"] else 1
-        keys.add(item["key"])
     return ordered
+
+
+def _opened(items: list[dict[str, Any]], name: str | None) -> dict[str, Any] | None:
+    """Return the item of a key, else the first item of an id."""
+    return next((item for of in ("key", "id") for item in items if item[of] == name), None)
+
+
+def _missed(context: PageContext) -> dict[str, Any] | None:
+    """Return ``id`` and ``sentence`` of the handoff that the address names and that no longer waits here."""
+    name = context.query.get("open")
+    if name is None or context.human is None or context.as_of is not None:
+        return None
+    for id_ in dict.fromkeys((name.rpartition(":")[0], name)):
+        with suppress(Refused):
+            return {"id": id_, "sentence": context.ask("handoffs.why", id=id_)["sentence"]}
+    return None
 
 
 def _order(item: Mapping[str, Any]) -> tuple[bool, bool, int, str]:

@@ -123,7 +123,9 @@ function openRow(address, isNew) {
   request.send();
 }
 document.addEventListener("click", (event) => {
-  const link = event.target.closest(".queue [data-row]");
+  // a click beside the title opens the row, too, unless it selects text or is on something else to click on
+  const cells = event.target.closest("a, button, input, label") || getSelection().toString() ? null : event.target.closest(".queue .cells");
+  const link = event.target.closest(".queue [data-row]") ?? cells?.querySelector("[data-row]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
   openRow(link.href, true);

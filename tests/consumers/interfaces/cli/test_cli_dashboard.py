@@ -84,11 +84,13 @@ def test_port_that_is_taken_leads_to_another(alone: Deed) -> None:
 
 def test_show_prints_the_address_of_its_page(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     deed, url = Deed(capsys, Place(shown.home)), shown.data["url"]
+    deed("session", "start", "linked", "--as", "a", "--task", "t")
+    deed("reasoning", "start", "linked", "--as", "a", "--task", "t", "--session", "linked")
+    deed("handoff", "create", "linked", "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "t")
+    for noun, path in (("handoff", "/h/"), ("session", "/s/"), ("reasoning", "/r/")):
+        assert deed(noun, "show", "linked", "--web").strip() == f"{url}{path}linked"
+        deed.refuses("NOT_FOUND", noun, "show", "not-there", "--web")
     for verb, path in (
-        (("handoff", "show", "a b"), "/h/a%20b"),
-        (("handoff", "why", "x"), "/h/x"),
-        (("session", "show", "s"), "/s/s"),
-        (("reasoning", "show", "r/1"), "/r/r%2F1"),
         (("tot", "show", "t"), "/tot/t"),
         (("show", "3"), "/e/3"),
         (("why", "handoff/x"), "/e/handoff%2Fx"),
@@ -159,7 +161,7 @@ def test_each_of_several_humans_gets_a_link_of_their_own(team: Path, capsys: pyt
         assert "rita, ruth" in deed.refuses("USAGE", "dashboard", "--link")["message"]
         said = deed.run("dashboard")
         assert said.out == f"{running.data['url']}\n"
-        assert f"`deed dashboard --link --as NAME --home {team}` (rita, ruth)" in said.err
+        assert "`deed dashboard --link --as NAME` (rita, ruth)" in said.err
         for name in ("rita", "ruth"):
             linked = deed.data("dashboard", "--link", "--as", name)
             assert (linked["human"], linked["pid"], linked["reads_only_because"]) == (name, running.pid, None)

@@ -57,7 +57,7 @@ def test_new_row_and_count_come_without_a_reload(carol: Opened, page: Browser) -
     page.until_shown("Work called first", "#queue")
     page.until(lambda: page.text("#waits") == "1")
     assert page.evaluate("window.stayed") is True
-    assert page.evaluate("document.querySelector('#q-first').classList.contains('new')") is True
+    assert page.evaluate("document.getElementById('q-first:approve').classList.contains('new')") is True
 
 
 def test_state_of_a_handoff_follows_the_log_wherever_its_page_shows_it(carol: Opened, page: Browser) -> None:

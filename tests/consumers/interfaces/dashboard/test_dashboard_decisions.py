@@ -297,13 +297,13 @@ def test_a_decision_in_the_queue_opens_the_next_item_with_its_receipt(rita: View
     form = form_of(rita, "approve") | {"queue": shown["queue_query"], "next": shown["following"]}
     answer = rita.post("/h/x/decide", **form)
     index = rita.ledger.head()[0] - 1
-    assert answer.headers["location"] == f"/?action=approve&open=y&done={index}#at-y"
+    assert answer.headers["location"] == f"/?action=approve&open=y%3Aapprove&done={index}#at-y%3Aapprove"
     after = rita.data("/", action="approve", open="y", done=index)
-    assert (after["opened"], after["following"]) == ("y", None)
+    assert (after["opened"], after["following"]) == ("y:approve", None)
     assert (after["done"]["event_index"], after["done"]["kind"]) == (index, "handoff.approved")
     page = rita.page("/", action="approve", open="y", done=index)
     assert f'Signed as entry <a href="/e/{index}">' in page
-    assert page.index("Signed as entry") < page.index('id="q-y"')
+    assert page.index("Signed as entry") < page.index('id="q-y:approve"')
     assert rita.data("/", done=0)["done"] is None  # root signed the newest decision
 
 
@@ -316,7 +316,7 @@ def test_a_decision_in_the_queue_that_fails_shows_the_queue_again_with_the_note(
     rita.ledger.emit("alice", "handoff/x", amended)
     answer = rita.post("/h/x/decide", **form)
     refused(rita, answer, 409, "Not signed: version mismatch")
-    assert '<li id="q-x" class="row open">' in answer.text
+    assert '<li id="q-x:approve" class="row open">' in answer.text
     assert ">too risky</textarea>" in answer.text
     assert re.search(r"<ins>.*two", answer.text)
 

@@ -24,7 +24,26 @@ def test_what_waits_stands_first_the_oldest_above(viewer: Viewer) -> None:
     assert [(item["id"], item["action"]) for item in shown["items"]] == [("one", "approve"), ("two", "approve")]
     assert shown["items"][0]["version"] == compute_version("alice", data)
     page = viewer.page("/")
-    assert page.index('id="q-one"') < page.index('id="q-two"')
+    assert page.index('id="q-one:approve"') < page.index('id="q-two:approve"')
+
+
+def test_an_address_names_the_handoff_and_the_action_and_a_stale_one_says_what_became_of_it(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    viewer.ledger.emit("bob", "handoff/x", HandoffQuestionAsked(to="rita", question="Which port?"))
+    shown = viewer.data("/", open="x:approve")
+    assert [item["key"] for item in shown["items"]] == ["x:answer", "x:approve"]
+    assert (shown["opened"], shown["missed"]) == ("x:approve", None)
+    assert viewer.data("/", open="x")["opened"] == "x:answer"
+    stale = viewer.page("/", open="x:settle")
+    assert 'Nothing about <a href="/h/x">x</a> waits for you here: ' in stale
+    assert viewer.data("/", open="y:approve")["missed"] is None
+
+
+def test_a_time_before_the_ledger_leads_to_its_first_entry(viewer: Viewer) -> None:
+    answer = viewer.get("/events", as_of="2001-01-01")
+    assert answer.status_code == 404
+    assert '<a href="/events?as_of=0">' in answer.text
+    assert "?as_of=0" not in viewer.get("/events", as_of=999999).text
 
 
 def test_questions_to_a_person_come_first_with_what_is_new_for_them(viewer: Viewer) -> None:
@@ -116,7 +135,7 @@ def test_after_a_decision_imported_items_follow_when_no_other_is_left(viewer: Vi
     for name in ("x", "y"):
         viewer.ledger.hand_over(name)
     following = {name: viewer.data("/", open=name)["following"] for name in ("x", "y", "old", "older")}
-    assert following == {"x": "y", "y": "x", "old": "older", "older": "x"}
+    assert following == {"x": "y:approve", "y": "x:approve", "old": "older:approve", "older": "x:approve"}
 
 
 def test_the_queue_is_filtered_with_the_number_of_each(viewer: Viewer) -> None:
@@ -131,7 +150,7 @@ def test_the_queue_is_filtered_with_the_number_of_each(viewer: Viewer) -> None:
     shown = viewer.data("/", action="verify")
     assert [item["id"] for item in shown["items"]] == ["done"]
     assert [item["id"] for item in viewer.data("/", text="WORK 31")["items"]] == ["h31"]
-    assert 'href="/?action=approve&amp;text=work+3&amp;open=h03#at-h03"' in viewer.page(
+    assert 'href="/?action=approve&amp;text=work+3&amp;open=h03%3Aapprove#at-h03%3Aapprove"' in viewer.page(
         "/", text="work 3", action="approve"
     )
     assert "Nothing that passes the filters" in viewer.page("/", **{"from": "bob"})
