@@ -12,7 +12,7 @@ from deedbook.ledger.home.location import find_home, present_folder, resolved
 from deedbook.ledger.home.trust import quoted_path
 
 _NAMES_LEDGER: Final = re.compile(r" --(home|bundle)\b")
-_NEXT_LINE: Final = re.compile(r"(?m)^(  next|Next): (deed .*)$")
+_NEXT_LINE: Final = re.compile(r"(?m)^(  next(?:, for [^:\n]+)?|Next): (deed .*)$")
 
 
 def in_home(command: str, home: Path | None) -> str:

@@ -132,7 +132,7 @@ def test_gate_closes_when_the_last_key_gets_a_passphrase(alone: Deed, passphrase
     for name in ("root", "rita"):  # without a terminal
         said = alone.run("key", "rotate", "--as", name)
         assert said.code == 2
-        assert f"key rotate --as {name} --passphrase-fd 0" in said.err
+        assert f"key rotate --as {name} --passphrase-fd 3 3<FILE" in said.err
     alone("key", "rotate", "--as", "root", "--unprotected")
     assert "gate: open (the keys of rita and root have no passphrase)" in alone("verify")
     for name in ("root", "rita"):
@@ -347,7 +347,7 @@ def test_printed_commands_name_a_folder_that_would_not_be_found(nowhere: Deed) -
     why = nowhere.document("handoff", "why", "x", "--home", "n2")
     assert (why["next"], why["data"]["next"]) == (command, [command])
     claim = ("handoff", "claim", "x", "--as", "claude-code", "--home")
-    assert nowhere.refuses("NOT_APPROVED", *claim, "n2")["message"].endswith(f"\n  next: {command}")
+    assert nowhere.refuses("NOT_APPROVED", *claim, "n2")["message"].endswith(f"\n  next, for alex: {command}")
     assert "Next: deed --home n2 checkpoint" in nowhere("key", "rotate", "--checkpoint", "--home", "n2")
     Path(".deedbook").symlink_to("n2")
     refused = nowhere.refuses("NOT_APPROVED", *claim, "n2")
