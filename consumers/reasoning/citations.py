@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deedbook.consumers.reasoning.compressor.transfer import fetch, published
+from deedbook.consumers.reasoning.compressor.transfer import evidence_missing, evidence_missing_text, fetch, published
 from deedbook.consumers.reasoning.snapshots.act import Action, act_on, describe
 from deedbook.consumers.sdk.text import cut
 from deedbook.ledger.client.client import Ask
@@ -101,6 +101,8 @@ def _citation(view: Ask, ref: str, asker: str | None) -> dict[str, Any]:
     fields, review, author = describe(decision), decision.review, reasoning["author"]
     newer = reasoning["version"] - reasoning["asked_version"]
     parts = [f"{short_ref(ref)} by {author}, fidelity {fidelity_text(fields['fidelity'])}", fields["verdict"]["text"]]
+    if missing := evidence_missing(memory):
+        parts.append(evidence_missing_text(missing))
     if newer:
         parts.append(f"changed since: {newer} newer version{'s' * (newer > 1)}")
         parts += _retracted(view, reasoning["id"], memory)

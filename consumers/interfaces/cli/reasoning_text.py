@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.sdk.text import counted, quote_text
+from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.reasoning import MISSING
 from deedbook.projections.briefs.critical import marks_of, refutations
+from deedbook.projections.briefs.sentences import FULL_REASONING
 from deedbook.projections.reasoning.memory import confidence_not_stated, memory_from_dict
 
 _SCALARS: Final = {
@@ -123,14 +126,29 @@ def print_citations(citations: Sequence[Mapping[str, Any]], heading: str, indent
     for citation in citations:
         # Print the brief in full sentences, also to a model. They have up to 6 % more tokens than the short form. JSON
         # has both forms.
-        brief = quote_text(citation["expanded"], indent, is_barred=True) if citation["expanded"] else ""
+        text, whole = _without_graph(citation["expanded"] or "")
+        brief = quote_text(text, indent, is_barred=True) if text else ""
         echo(f"{indent}{heading} {citation['said']}{brief}")
+        if whole is not None:
+            print_steps(whole)
         ref = citation["reasoning_ref"]  # in full, because a shortened ref could equal somebody's id
         asks = (
             f"; `deed snapshot receive {ref} --as NAME` asks" if citation["action"] == "human_review_required" else ""
         )
         if citation["prompt"]:
             echo(f"{indent}the whole graph: `deed reasoning fetch {ref}`{asks}")
+
+
+def _without_graph(brief: str) -> tuple[str, dict[str, Any] | None]:
+    """Return a brief without the JSON of the whole graph, and this graph; None if the brief has no graph to read."""
+    before, heading, rest = brief.rpartition(f"\n{FULL_REASONING}: {{")
+    if not heading:
+        return brief, None
+    try:
+        memory, _ = memory_from_dict(json.loads(f"{{{rest}"))
+    except (ValueError, RecursionError, Refused):
+        return brief, None
+    return before, memory.to_dict()
 
 
 def _print_import(reasoning: dict[str, Any]) -> None:

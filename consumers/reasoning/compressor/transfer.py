@@ -20,6 +20,7 @@ from deedbook.consumers.reasoning.compressor.certificate import check_certificat
 from deedbook.consumers.reasoning.compressor.compress import compress
 from deedbook.consumers.reasoning.compressor.prose import holds
 from deedbook.consumers.reasoning.validator.evidence import citations_of
+from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Corrupted, Refused, or_none
 from deedbook.ledger.events.brief import Brief, Fidelity, Prose, RefutedAssumption
@@ -378,11 +379,21 @@ def described(received: ReceivedBrief) -> DescribedBrief:
         prose=received.prose,
         prose_missing=received.prose_missing,
         is_concluded=bool(received.memory.conclusion.strip()),
-        evidence_missing=_evidence_missing(received.memory),
+        evidence_missing=evidence_missing(received.memory),
     )
 
 
-def _evidence_missing(memory: ReasoningMemory) -> int:
+def evidence_missing_text(missing: int) -> str:
+    """Return a sentence on the number of ``evidence_missing``.
+
+    >>> evidence_missing_text(2)
+    '2 references of its evidence named nothing when its author cited them'
+    """
+    them = "it" if missing == 1 else "them"
+    return f"{counted(missing, 'reference')} of its evidence named nothing when its author cited {them}"
+
+
+def evidence_missing(memory: ReasoningMemory) -> int:
     """Return how many references of a graph named nothing when their author cited them."""
     digests = (digest for step in memory.steps for _, digest in citations_of(step))
     return sum(digest == MISSING for digest in digests)

@@ -18,7 +18,12 @@ from deedbook.consumers.interfaces.cli.output import page_options, show_page, wh
 from deedbook.consumers.interfaces.cli.reasoning_text import import_note, print_verdict
 from deedbook.consumers.interfaces.cli.terminal import echo
 from deedbook.consumers.reasoning.compressor.prose_writer import write_prose
-from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, receive_brief
+from deedbook.consumers.reasoning.compressor.transfer import (
+    ReceivedBrief,
+    described,
+    evidence_missing_text,
+    receive_brief,
+)
 from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.validator.assumptions import outcome_words
 from deedbook.consumers.reasoning.validator.evidence import NOT_THERE
@@ -79,8 +84,7 @@ def brief(app: App, ref: str, level: str, budget: int | None, *, plain: bool, ll
         if not data["is_concluded"]:
             echo("-- it has no conclusion yet: its author has not concluded it", err=True, bold=True)
         if missing := data["evidence_missing"]:
-            what = f"{counted(missing, 'reference')} of its evidence named nothing when its author cited it"
-            echo(f"-- {what}: `deed reasoning show` names them", err=True, bold=True)
+            echo(f"-- {evidence_missing_text(missing)}: `deed reasoning show` names them", err=True, bold=True)
         if data["prose"]:
             echo(f"-- {data['prose']['model']} wrote beside it, lexical lower bound of its fidelity:", err=True)
             echo(" ".join(sentence["text"] for sentence in data["prose"]["sentences"]), err=True)

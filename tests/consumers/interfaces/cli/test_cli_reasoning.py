@@ -184,6 +184,9 @@ def test_evidence_that_was_not_there_is_marked_for_readers(
         "here.py:1",
         "later.py:1  (not there when it was cited)",
     ]
+    deed("handoff", "create", name, *author, "--to", "b", "--reviewer", "rita", "--title", "T", "--reasoning", name)
+    shown = deed("handoff", "show", name)
+    assert "; 1 reference of its evidence named nothing when its author cited it; " in shown
     (tmp_path / "later.py").write_text("b = 2\n", "utf-8")
     checks = deed.data("reasoning", "validate", name, "--tree", tmp_path)["evidence"]
     assert [(check["status"], check.get("note", "")) for check in checks] == [
@@ -308,6 +311,19 @@ def test_start_with_an_id_that_is_taken_shows_where_another_goes(deed: Deed, fre
     message = deed.refuses("TRANSITION_NOT_ALLOWED", *start)["message"]
     assert f"choose another id, as in `deed reasoning start {name}-2 --task TEXT`" in message
     assert f"`deed reasoning step {name} TEXT` extends it" in message
+
+
+def test_a_whole_graph_in_a_brief_is_printed_as_steps(deed: Deed, fresh: Fresh) -> None:
+    name = fresh("whole")
+    deed("reasoning", "start", name, "--task", "t", "--as", "a")
+    deed("reasoning", "step", name, "Only this", "--type", "conclusion", "--as", "a")
+    deed("reasoning", "conclude", name, "Only this", "--as", "a")
+    deed("handoff", "create", name, "--as", "a", "--to", "b", "--reviewer", "rita", "--title", "T", "--reasoning", name)
+    (cited,) = deed.data("handoff", "show", name)["reasoning"]
+    assert "FULL REASONING: {" in cited["expanded"]
+    shown = deed("handoff", "show", name)
+    assert "FULL REASONING" not in shown
+    assert "\n  1. conclusion\n     Only this\nconclusion: Only this\n" in shown
 
 
 def test_version_that_a_handoff_cites_already_is_no_amendment(deed: Deed, fresh: Fresh) -> None:
