@@ -189,10 +189,10 @@ def approved(tmp_path: Path) -> Path:
     return home
 
 
-def start_agent(programs: Path, home: Path, *command: str) -> subprocess.Popen[str]:
+def start_agent(programs: Path, home: Path, command: str) -> subprocess.Popen[str]:
     """Start the program ``agent.py`` of the page, which proves its work by a command."""
     return subprocess.Popen(
-        [sys.executable, str(programs / "agent.py"), *command],
+        [sys.executable, str(programs / "agent.py"), command],
         cwd=programs,
         env=program_environment(home),
         stdout=subprocess.PIPE,
@@ -208,28 +208,28 @@ def test_the_agent_of_the_page_works_on_what_becomes_free(programs: Path, approv
         )
         alex.handoff("after").approve(alex.handoff("after").show().version)
         kuro.handoff("later").create(to="claude-code", reviewer="alex", title="Later", criteria=["shown"])
-        with start_agent(programs, approved, "echo", "12 passed") as agent:
+        with start_agent(programs, approved, "echo 12 passed") as agent:
             assert agent.stdout is not None
             assert [agent.stdout.readline() for _ in range(2)] == ["lines completed\n", "after completed\n"]
             alex.handoff("later").approve(alex.handoff("later").show().version)
             assert agent.stdout.readline() == "later completed\n"
             agent.kill()
-        assert kuro.handoff("later").show().criteria[0].evidence == "echo '12 passed': exit code 0: 12 passed"
+        assert kuro.handoff("later").show().criteria[0].evidence == "echo 12 passed: exit code 0: 12 passed"
 
 
 def test_the_agent_of_the_page_continues_work_after_it_was_killed(programs: Path, approved: Path) -> None:
     with Ledger(home=approved) as ledger:
-        killed = start_agent(programs, approved, "sh", "-c", "kill -9 $PPID")  # after the claim, before any evidence
+        killed = start_agent(programs, approved, "kill -9 $PPID")  # after the claim, before any evidence
         killed.communicate(timeout=60)
         assert (killed.returncode, ledger.handoff("lines").show().status) == (-signal.SIGKILL, "in_progress")
-        with start_agent(programs, approved, "echo", "12 passed") as restarted:
+        with start_agent(programs, approved, "echo 12 passed") as restarted:
             assert restarted.stdout is not None
             assert restarted.stdout.readline() == "lines completed\n"
             restarted.kill()
 
 
 def test_the_agent_of_the_page_blocks_work_whose_command_fails(programs: Path, approved: Path) -> None:
-    with Ledger(home=approved) as ledger, start_agent(programs, approved, "sh", "-c", "echo 1 failed; exit 3") as agent:
+    with Ledger(home=approved) as ledger, start_agent(programs, approved, "echo 1 failed; exit 3") as agent:
         assert agent.stdout is not None
         assert agent.stdout.readline() == "lines blocked\n"
         assert "exit code 3: 1 failed" in ledger.handoff("lines").why().sentence

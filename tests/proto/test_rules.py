@@ -18,6 +18,7 @@ from deedbook.ledger.lifecycle import decision, handoff, question, reasoning, re
 from deedbook.ledger.lifecycle.handoff_status import FINAL, Status
 from deedbook.ledger.lifecycle.machine import StateMachine
 from deedbook.ledger.lifecycle.rules import ADMIN, FAMILIES, NONE, rules_of
+from deedbook.projections.handoffs.answers import QueueOperation
 from deedbook.projections.handoffs.facts import HandoffFacts
 from deedbook.projections.handoffs.waits import WAITS, Wait
 
@@ -73,6 +74,7 @@ def test_the_types_name_the_statuses_of_the_rules() -> None:
     assert set(get_args(Status)) == set(STATUSES)
     assert {name for name, state in rules_of("handoff").states.items() if state.is_final} == FINAL
     assert set(get_args(UnlockAt)) <= set(STATUSES)
+    assert set(get_args(QueueOperation)) <= {*OPERATIONS, "show"}
 
 
 def test_a_handoff_that_is_not_final_has_a_stage_and_every_status_a_meaning() -> None:

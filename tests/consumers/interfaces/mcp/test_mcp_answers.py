@@ -149,6 +149,9 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
         assert not made.error, made.error
         assert "tested-by" in made.data["warnings"][0]
         assert "--trap" not in made.data["warnings"][0]
+        amended = await call("handoff_act", action="amend", id="long", notes={"baseline": "1 fails"}, reason="more")
+        assert not amended.error, amended.error
+        assert "needs: reproduce, tested-by (" in amended.data["warnings"][0]
         for number in range(12):
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
