@@ -132,6 +132,16 @@ def test_pages_of_a_graph_are_the_bytes_that_its_ref_names(own_home: Path) -> No
     call_tools(own_home, work)
 
 
+def test_amended_handoff_says_which_notes_it_still_lacks(own_home: Path) -> None:
+    async def amend(call: Caller) -> None:
+        parts = {"title": "Short", "to": "bob", "reviewer": "critic", "criteria": ["it works"]}
+        assert not (await call("handoff_act", action="create", id="short", **parts)).error
+        amended = await call("handoff_act", action="amend", id="short", notes={"baseline": "1 fails"}, reason="more")
+        assert "needs: reproduce, tested-by, trap, tried (" in amended.data["warnings"][0]
+
+    call_tools(own_home, amend)
+
+
 def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Path) -> None:
     async def work(call: Caller) -> None:
         made = await call(
@@ -149,9 +159,6 @@ def test_long_handoff_is_shown_in_parts_and_says_which_are_missing(own_home: Pat
         assert not made.error, made.error
         assert "tested-by" in made.data["warnings"][0]
         assert "--trap" not in made.data["warnings"][0]
-        amended = await call("handoff_act", action="amend", id="long", notes={"baseline": "1 fails"}, reason="more")
-        assert not amended.error, amended.error
-        assert "needs: reproduce, tested-by (" in amended.data["warnings"][0]
         for number in range(12):
             await call("handoff_act", action="log", id="long", text=f"line {number} {WORDS * 20}")
         shown = (await call("handoff_act", action="show", id="long")).data
