@@ -53,7 +53,7 @@ _BUNDLE_SUFFIXES: Final = ("", ".tar", ".bundle")
 @click.option("--views", is_flag=True, help="Also rebuild the views from the log and compare them with the live ones.")
 @click.option(
     "--root",
-    help="The root key's fingerprint (default with --server: the pinned one). Without it, the verdict "
+    help="The root key's fingerprint (default: the one that this machine has pinned). Without one, the verdict "
     "says 'self-asserted'.",
 )
 @click.option(
@@ -116,7 +116,7 @@ def verify(
         else:
             client = app.local_client() if views else app.client()
             settings = app.settings() if views else None
-            if root is None and app.settings().server is not None:
+            if root is None:
                 root = pinned_root(app.settings().home, client.ledger)
             cache = client.trust_store.audit_file if resume else None
             report = verify_log(

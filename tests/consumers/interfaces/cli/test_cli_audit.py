@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 @pytest.mark.served
 def test_verify_says_what_was_verified(deed: Deed) -> None:
     answer = deed.data("verify")
-    # A remote client has pinned the root.
-    trust = "self-asserted" if deed.place is None or deed.place.server is None else "anchored"
-    assert (answer["ok"], answer["trust"], answer["views"]) == (True, trust, False)
+    # The user of this folder has pinned the root.
+    assert (answer["ok"], answer["trust"], answer["views"]) == (True, "anchored", False)
     assert answer["signatures"] == answer["size"]
     assert deed("verify").startswith("VALID: ")
 

@@ -138,7 +138,7 @@ def test_first_ledger_on_a_terminal_asks_for_passphrases_and_has_a_closed_gate(t
         *[("Passphrase of rita: ", line) for line in ("no", "her", "hers alone")],
     ]
     assert "gate: closed\r\n" in run("handoff", "approve", "h", "--as", "rita", answers=signs)
-    assert "signatures (self-asserted)\r\ngate: closed\r\n" in run("verify")
+    assert "signatures (anchored)\r\ngate: closed\r\n" in run("verify")
 
 
 def test_agent_that_never_may_is_refused_before_they_are_asked_to_read(deed: Deed, fresh: Fresh) -> None:
