@@ -52,8 +52,8 @@ Verb: TypeAlias = Literal[ToolVerb, "supersede"]
 class Operation(operations.Operation, frozen=True):
     """One operation: the data it signs, its arguments and its help. ``proto/rules`` says who may do it, and when.
 
-    ``ends`` are the waits of the handoff that it ends. ``readies``: after it, the handoff or one that depends on it may
-    be ready to be claimed.
+    The operation ends the waits ``ends`` of its handoff. ``readies``: after the operation, the handoff, or one that
+    depends on it, may be ready to be claimed.
     """
 
     ends: frozenset[Action] = frozenset()
@@ -374,7 +374,8 @@ READY_KINDS: Final = frozenset(
         *(KIND_OF[data] for operation in OPERATIONS.values() if operation.readies for data in operation.signs),
     }
 )
-# For each kind of event, the waits of its subject that it ends. Kinds that are not listed end none.
+# Maps each kind of event to the waits that it ends, for the handoff, review or question of the event. A kind that is
+# not listed ends no wait.
 ENDS: Final[dict[str, frozenset[str]]] = {
     KIND_OF[data]: frozenset(operation.ends)
     for operation in OPERATIONS.values()

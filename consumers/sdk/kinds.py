@@ -30,7 +30,7 @@ def _kind_of(data: type[EventData]) -> str:
         return data.kind
     if (kind := KIND_OF.get(data)) is not None:
         return kind
-    raise Refused("UNKNOWN_KIND", f"{data.__qualname__} is not the class of any kind's data", near=[])
+    raise Refused("UNKNOWN_KIND", f"no event kind has data of the class {data.__qualname__}", near=[])
 
 
 def check_kinds(kinds: Sequence[str], ask: Ask | None = None) -> None:

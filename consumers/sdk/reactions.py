@@ -86,15 +86,15 @@ class ReactingLedger(Subscriber, OpenLedger):
     ) -> None:
         """Call the functions of ``on`` for each event, until ``stop``; the position is stored under ``name``.
 
-        The first run of a name begins after the index ``after`` (default: the log's end; -1: its beginning); each later
-        run continues at the stored position. With ``until`` it ends when all events before that index were handled.
-        ``store`` is the SQLite file of the subscription (default: one in the ledger's folder), or a PostgreSQL database
-        as ``postgresql://USER@HOST/DATABASE``; then any machine can continue. An event whose function raises five times
-        becomes a dead letter, and the next event follows. While the server is gone it waits; with ``until`` it raises
-        ``BUS_UNAVAILABLE``. A kind that nobody has declared yet is logged as a warning. Raises Refused: ``USAGE`` if no
-        function is registered; ``INVALID_FIELD`` for an ``OwnEvent`` that has other fields than its schema.
-        Unavailable: ``STORE_IN_USE`` if ``name`` is already running; the ledger or the store cannot be read: run it
-        again.
+        The first run of a name begins after the index ``after`` (default: at the log's end; -1: at its beginning). Each
+        later run continues at the stored position. With ``until``, the run ends when all events before that index were
+        handled. ``store`` is the SQLite file of the subscription (default: a file in the ledger's folder), or a
+        PostgreSQL database as ``postgresql://USER@HOST/DATABASE``, so that any machine can continue. If a function
+        raises five times for an event, the event becomes a dead letter, and the next event follows. While the server is
+        gone, the run waits; with ``until``, it raises ``BUS_UNAVAILABLE``. A kind that nobody has declared yet is
+        logged as a warning. Raises Refused: ``USAGE`` if no function is registered; ``INVALID_FIELD`` for an
+        ``OwnEvent`` that has other fields than its schema. Unavailable: ``STORE_IN_USE`` if ``name`` is already
+        running; the ledger or the store cannot be read: run it again.
         """
         with contextlib.closing(self._subscriptions(self.settings.home, name, store)) as subscriptions:
             check_subscribed(partial(ask, self.client), self._kinds)
@@ -104,5 +104,6 @@ class ReactingLedger(Subscriber, OpenLedger):
             try:
                 reactor.run_across_outages(self._stop, until=until)
             except (Refused, Unavailable):
-                if self._client is not None:  # another thread closed the ledger during the read, which is a stop, too
+                # No client: another thread closed the ledger during the read. Then the run ends without an error.
+                if self._client is not None:
                     raise

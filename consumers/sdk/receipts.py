@@ -89,11 +89,12 @@ _decoder: Final = json_decoder(Evidence)
 def take(
     client: Client, index: int, *, policy: Policy | None = None, wait_max_s: float = limits.receipt_wait_max_s
 ) -> Receipt:
-    """Return the receipt of an entry with its evidence, checked, also against the trusted head of the ledger.
+    """Request the receipt of an entry, add its evidence, check both, and return the receipt with the evidence.
 
-    If a policy or the node requires witnesses, wait for them up to ``wait_max_s``. Raises Refused: ``NOT_FOUND``, or
-    the codes of a key file if the checkpoint key is not here. Corrupted: ``VERIFICATION_FAILED``: the ledger's proof is
-    wrong; ``HISTORY_CHANGED``; ``NOT_WITNESSED``: request the receipt again later.
+    The check proves, too, that the receipt's checkpoint and the trusted head belong to one history. If a policy or the
+    node requires witnesses, wait for them up to ``wait_max_s``. Raises Refused: ``NOT_FOUND``, or the codes of a key
+    file if the checkpoint key is not here. Corrupted: ``VERIFICATION_FAILED``: the ledger's proof is wrong;
+    ``HISTORY_CHANGED``; ``NOT_WITNESSED``: request the receipt again later.
     """
     deadline = time.monotonic() + wait_max_s
     evidence = _evidence(client, index)

@@ -204,7 +204,10 @@ def derived_outcome(session: Mapping[str, Any]) -> str:
 
 
 def derived_context(session: Mapping[str, Any]) -> str:
-    """Return a derived context for the next session, marked as derived; empty if there is nothing to say."""
+    """Return a text for the next session, made from the last CHECK, the dead ends and the unknowns of this one.
+
+    The text begins with the mark ``DERIVED``. It is empty if the session has none of these.
+    """
     checks = [event["reasoning"] for event in session["assessments"] if event["phase"] == "CHECK"]
     checks = [text for text in checks if text.strip()]
     dead_ends = sorted(session["dead_ends"], key=_weight)[:_context_items_max]

@@ -59,9 +59,10 @@ class ReportsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """The stores of reports: the folder of a git repository and the folder of files; None with the reason.
+    """The two places where a project's reports are copied: as notes in a git repository, and as files in a folder.
 
-    ``is_git_sure``: somebody configured the repository, so it is a failure if there is none.
+    ``git`` is a folder of the repository. If ``git`` or ``files`` is None, no reports are copied there, and ``no_git``
+    or ``no_files`` says why. ``is_git_sure``: somebody configured the repository, so if it is missing, copies fail.
     """
 
     git: Path | None = None
@@ -74,7 +75,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 class StoredCopy(NamedTuple):
     """A copy of a report: its store, its location (``git:REF`` or a path), its status, and a reason or note.
 
-    A ``skipped`` copy is not wanted; a ``failed`` copy is missing, and ``repair`` tries it again.
+    A ``skipped`` copy is not wanted. A ``failed`` copy is missing, and ``repair`` writes it.
     """
 
     store: Store

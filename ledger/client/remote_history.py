@@ -107,11 +107,11 @@ def active_verifiers(known: Mapping[str, bool]) -> list[CheckpointVerifier]:
 
 
 class Chain:
-    """Finds the keys that follow from a ledger's id: the root keys, and the keys that sign checkpoints.
+    """Finds a ledger's root keys and the keys that sign checkpoints, and trusts nothing but the ledger's id.
 
-    It verifies everything that ``reads`` returns: entries of a node, or those in a receipt. The key of a node counts
-    if root registered the node. It also counts if root invited the node: root signed the token's key, the token signed
-    the node's key, and that signed the node's checkpoint key.
+    ``reads`` returns entries from a node or from a receipt; each is verified. The checkpoint key of a node is valid if
+    root registered the node. It is also valid if root invited the node: then root signed the key of the invitation's
+    token, the token's key signed the node's key, and the node's key signed the node's checkpoint key.
     """
 
     def __init__(self, reads: EntryReads, ledger: str) -> None:

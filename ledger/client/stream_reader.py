@@ -5,12 +5,13 @@ reader does not check what a rule reads from other streams (was a dependency don
 how often a session key was used. An audit replays these.
 
 The reader checks each entry of authority once. It caches the result in this object, and in a file beside the trust
-store for other processes. The result belongs to a head that the log must continue. Each record is stored with the index
-since which it is valid, so that an old entry is checked against the authority of its time. The object also caches the
-streams that it read last, as of their head, and checks only newer entries when it reads them again.
+store for other processes. With the result it stores the head of the log that it had read. Before the reader uses the
+result again, the node must prove that its log continues this head. Each record of authority is stored with the index
+from which it is valid, so that an old entry is checked against the authority of its time. The object also caches the
+streams that it read last, each with its head, and checks only newer entries when it reads them again.
 
-A body that was erased since must not stay in a cache. After a redaction of a cached entry, the reader deletes the whole
-cache, with the file, and reads again. If a node then still sends the body, the error names the node.
+If the body of a cached entry is erased later, it must not stay in a cache. After such a redaction, the reader deletes
+the whole cache, with the file, and reads again. If a node then still sends the body, the error names the node.
 """
 
 from __future__ import annotations

@@ -81,7 +81,10 @@ class RefutedAssumption(Part, frozen=True):
 
 
 class Remark(Part, frozen=True):
-    """A critical text that is not a step."""
+    """A text that the brief must keep and that is no step: a limitation, an alternative or an assumption.
+
+    ``step`` is the number of its step, None for a text of the whole reasoning.
+    """
 
     type: RemarkType
     step: StepNumber | None

@@ -28,7 +28,9 @@ ReportType = Literal["complete", "investigation", "planning", "preflight_only"]
 Basis = Literal["tried", "argued"]
 Calibration = Literal["well_calibrated", "overconfident", "underconfident", "not_assessable"]
 Change = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0, description="A difference of two values between 0 and 1.")]
-Topic = Annotated[str, msgspec.Meta(description="The topic it belongs to: a handoff takes along only its own.")]
+Topic = Annotated[
+    str, msgspec.Meta(description="The topic of this record. A handoff attaches only the records of its own topics.")
+]
 Impact = Annotated[Unit | None, msgspec.Meta(description="From 0 to 1.")]
 Evidence = Annotated[
     list[Line], msgspec.Meta(description="Where it can be seen: path:line, path:5-9, REV:path:line, a URL or a ref.")

@@ -132,7 +132,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
     @property
     def head(self) -> int:
-        """The size of the longest log of another node, as last heard, also of one that is silent now."""
+        """The largest log size that another node last reported. Silent nodes count; nodes that are apart do not."""
         return max((peer.beat.size for peer in self.peers.values() if not peer.beat.is_apart), default=0)
 
     def is_in_contact(self, now_ms: int, timing: Timing) -> bool:

@@ -73,7 +73,7 @@ def associated_data(ledger: str, subject: str, key_id: str) -> bytes:
 
 
 def key_missing(subject: str, present: Iterable[str]) -> Refused:
-    """Return the refusal when a subject has no key here; ``present`` are those that have one."""
+    """Return the refusal when a subject has no key here; ``present`` are the subjects that have one."""
     hint = did_you_mean(near(subject, present))
     message = (
         f"there is no key of the subject {subject} here{hint or '.'} A reader who has it runs "
@@ -106,7 +106,7 @@ def wrapped_wrongly(subject: str) -> Corrupted:
 
 
 def key_fixed(subject: str, what: str) -> Refused:
-    """Return the refusal of a service whose keys never leave it."""
+    """Return the refusal because this key service exports and imports no keys; ``what`` is "exported" or "imported"."""
     message = (
         f"the key of {subject} cannot be {what}: its key service keeps keys to itself. Give the reader access to it"
     )

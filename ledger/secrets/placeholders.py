@@ -38,30 +38,30 @@ def compiled(pattern: bytes, flags: int = re.IGNORECASE) -> re.Pattern[bytes]:
 
 
 def is_word_for_a_secret(value: bytes) -> bool:
-    """Return whether this is a mask, a variable, or a word in place of a secret (``your-password``)."""
+    """Return whether the value is a mask, a variable, or a word in place of a secret (``your-password``)."""
     return compiled(_WORD_FOR_A_SECRET).fullmatch(value) is not None
 
 
 def is_example(value: bytes) -> bool:
-    """Return whether this replaces a secret, or contains a word for an example."""
+    """Return whether the value stands in place of a secret, or contains a word of examples, such as ``sample``."""
     return is_word_for_a_secret(value) or compiled(_EXAMPLE).search(value) is not None
 
 
 def is_expression(value: bytes) -> bool:
-    """Return whether code or a shell would compute the secret here."""
+    """Return whether the value is code instead of a secret: a variable, an expression, a call or a path."""
     return compiled(_EXPRESSION).fullmatch(value) is not None
 
 
 def is_words(value: bytes) -> bool:
-    """Return whether these are five words or more, joined by dashes."""
+    """Return whether the value consists of five words or more, joined by dashes."""
     return compiled(_WORDS, 0).fullmatch(value) is not None
 
 
 def is_names(value: bytes) -> bool:
-    """Return whether this is a name, or several that are joined, without digits."""
+    """Return whether the value is a name, or several joined names, without digits."""
     return compiled(_NAMES, 0).fullmatch(value) is not None
 
 
 def is_numbered_names(value: bytes) -> bool:
-    """Return whether this is a name, or several that are joined, perhaps with numbers."""
+    """Return whether the value is a name, or several joined names, perhaps with numbers."""
     return compiled(_NUMBERED_NAMES, 0).fullmatch(value) is not None

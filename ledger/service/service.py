@@ -320,7 +320,7 @@ class Service:
         loop, (decoder, answer) = asyncio.get_running_loop(), self._verbs[verb]
 
         def compute(arguments: Any = None) -> bytes | _Range | _ReadAhead:
-            """Return the encoded answer, or the read that must wait first. In a thread."""
+            """Return the encoded answer, or the read that must wait first. A thread of the pool may call this."""
             if arguments is None:
                 arguments = decode_strict(message.data or b"{}", decoder)
                 stated = (message.headers or {}).get(KNOWN_SIZE_HEADER, "0")

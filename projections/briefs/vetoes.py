@@ -79,8 +79,9 @@ def _vetoes_of(clause: str, index: GraphIndex) -> list[Veto]:
 
 
 def _draw_on(content: list[str], index: GraphIndex) -> tuple[list[Source], float]:
-    """Return the graph clauses that a clause draws on, best first, and the share of its weight that they cover."""
-    # A negator is judged later, not searched here. Otherwise any clause with a negation would match its source.
+    """Return the graph clauses with most words of a clause, best first, and the share of its weight that they cover."""
+    # Negators are not searched here, because then any two clauses with a negation would match. ``_negation_changed``
+    # compares them later.
     left = set(content) - {NOT}
     total = sum(index.weight_of(word) for word in left)
     used: list[Source] = []

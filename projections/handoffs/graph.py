@@ -99,14 +99,14 @@ class Surroundings(Arguments, frozen=True, rename={"is_all": "all"}):
 
 
 class Link(NamedTuple):
-    """The facts of a handoff that the graph needs, for up to 20,000 of them at once."""
+    """A handoff in the graph: only the fields that the graph needs, because it has up to 20,000 handoffs."""
 
     status: Status
     unlock_at: UnlockAt
     depends_on: list[str]
 
     def is_unlocked_by(self, status: Status | None) -> bool:
-        """Whether a dependency with this status allows it to start."""
+        """Whether this handoff may start when a dependency has this status."""
         return is_unlocked(status, self.unlock_at)
 
 
@@ -192,7 +192,7 @@ def walk(branches: Graph, roots: Sequence[str]) -> Iterator[Line]:
 
 
 def reversed_graph(depends_on: Graph) -> dict[str, list[str]]:
-    """Return for each id those that depend on it."""
+    """Return for each id the ids that depend on it."""
     dependents: dict[str, list[str]] = {}
     for name, dependencies in depends_on.items():
         for on in dict.fromkeys(dependencies):

@@ -139,7 +139,7 @@ def _without(
 
 
 def state_of(memory: ReasoningMemory) -> GraphState:
-    """Return the version of a graph; ``reasoning_id`` is not part of it."""
+    """Return a graph as a version, which has no ``reasoning_id``."""
     return GraphState(
         **{name: getattr(memory, name) for name in _SCALARS},
         known_limitations=tuple(memory.known_limitations),
@@ -149,7 +149,7 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 
 def canonical_text(state: GraphState) -> bytes:
-    """Return the bytes whose SHA-256 is the version's ref: those of ``memory.canonical_json``."""
+    """Return the bytes whose SHA-256 is the version's ref. They equal those of ``memory.canonical_json``."""
     # In the order of the keys. Links are only numbers, so the spaces of ``json.dumps`` are added afterwards. Encoding
     # them with ``json.dumps`` took longer than SHA-256 over the whole graph.
     links = dict(sorted(state.dependencies.items()))
@@ -169,7 +169,7 @@ def ref_of(state: GraphState) -> str:
 
 
 def memory_of(state: GraphState, reasoning_id: str) -> ReasoningMemory:
-    """Return the version as a graph; ``reasoning_id`` is its stream's name, which no ref covers."""
+    """Return a version of a graph as ``ReasoningMemory``, with the name of its stream, which no ref covers, as id."""
     return ReasoningMemory(
         reasoning_id=reasoning_id,
         **{name: getattr(state, name) for name in _SCALARS},

@@ -5,17 +5,17 @@ extra ``semantic`` is installed, they are also ranked by the cosine of their mea
 reciprocal rank (Cormack, Clarke and Büttcher, 2009, k = 60). If no word is found, spellings (``hash-v1``) are compared
 among the newest events. So there is always an answer, and ``score`` tells how good it is. ``score`` is the BM25 of an
 event divided by that of the question's own words, at most 1. It grows with the query's words in the event, weighted by
-rarity (idf), and falls with other words. By meaning, it is the distance of the event's cosine above those of the next
-twenty. ``near`` is the word for it: near, related or far. Every list is in the order of this score; the ranks choose
-the candidates, and decide among equal scores. A text that has only one of several words is always far, because a young
-ledger does not know yet which words are common. Measured on 60 real reports of five projects, each with two questions:
-one rewords its title, and one shares no word with it. The report is the first hit for 71 of 120 questions, and among
-five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min`` and ``near_min`` were chosen with
-half of the questions. In the other half, 29 of 30 reworded titles find their report near. Of 39 new tasks, 5 find
-something related, and none something near. Among 84 sessions of the tests, 23 of 24 new tasks and 7 of 20 paraphrases
-find theirs among five (whole words alone: 22 and 2). Rejected: joining ``hash-v1`` always (a millisecond a text); stems
-in the index (``organiz`` finds no "organize", and a match must be stemmed again to show it); counting several events of
-a session together (no better).
+rarity (idf), and falls with other words. By meaning, it says how far the event's cosine exceeds the average of the
+twenty events after the nearest one. ``near`` is a word for the score: near, related or far. Every list is in the order
+of the score; the ranks choose the candidates, and decide among equal scores. A text that has only one of several words
+is always far, because a young ledger does not know yet which words are common. Measured on 60 real reports of five
+projects, each with two questions: one rewords its title, and one shares no word with it. The report is the first hit
+for 71 of 120 questions, and among five for 88 (by the share of found words, without BM25: 59 and 83). ``related_min``
+and ``near_min`` were chosen with half of the questions. In the other half, 29 of 30 reworded titles find their report
+near. Of 39 new tasks, 5 find something related, and none something near. Among 84 sessions of the tests, 23 of 24 new
+tasks and 7 of 20 paraphrases find theirs among five (whole words alone: 22 and 2). Rejected: joining ``hash-v1`` always
+(a millisecond a text); stems in the index (``organiz`` finds no "organize", and a match must be stemmed again to show
+it); counting several events of a session together (no better).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _saturation(words: int) -> float:
 
 
 def _weights(context: QueryContext, forms: Sequence[Form]) -> dict[str, float]:
-    # In a past, the index also has later words, which must not affect how rare a word was.
+    # If the query is about a time in the past, the index also has the words of later events. Do not count these.
     last = context.count("SELECT coalesce(max(event_index), 0) FROM search_texts")
     counting = f"SELECT count(*) FROM ({_COUNTING} LIMIT ?)"  # noqa: S608 - fixed texts
     total = max(last, events_weighed_min)
@@ -177,9 +177,10 @@ def _by_words(context: QueryContext, forms: Sequence[Form], where: Where) -> lis
 
 
 def _by_meaning(context: QueryContext, question: str, where: Where, *, is_needed: bool) -> dict[int, float]:
-    """Return for each of the newest events how far its cosine is above those of the next nearest events.
+    """Return the events nearest to the question by cosine, each with a score from 0 to 1.
 
-    Spellings are compared only if needed.
+    The score says how far the event's cosine exceeds the average of the ``run_compared`` events after the nearest one.
+    Only the newest events are compared: by meaning, or without the extra ``semantic`` by spelling, if ``is_needed``.
     """
     is_semantic = not best_embedder().is_same(HASH_V1)
     count = meanings_compared_max if is_semantic else spellings_compared_max if is_needed else 0

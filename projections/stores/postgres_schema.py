@@ -1,10 +1,11 @@
 """The contents of a ledger's PostgreSQL schema beside the views: bookkeeping, and functions that only SQLite has.
 
-A full-text table has a row for each event: its ``words``, each between spaces of its own, their number (``length``),
-and the ``lexemes`` for the index. A ``tsvector`` stores no position beyond 16,383 and at most 255 of a word, so it
-stores none here: phrases are searched and counted in ``words``. A separate table counts the rows that contain a word
-(``counts_of``), because a rank needs that number and would otherwise read each of those rows. Ranks are FTS5's own
-(BM25, k1 = 1.2, b = 0.75), so both stores answer in the same order.
+A full-text table has a row for each event: its ``words``, each with a space before and after it, their number
+(``length``), and the ``lexemes`` for the index. A ``tsvector`` can store no position beyond 16,383, and at most 255
+positions of a word, so it stores no positions here: phrases are searched and counted in ``words``. A separate table
+(``counts_of``) stores how many rows contain each word, because a rank needs this number, and reading all these rows
+would take long. Ranks are computed as in SQLite's FTS5 (BM25, k1 = 1.2, b = 0.75), so both stores answer in the same
+order.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 FORMAT: Final = 3
-lexeme_max_chars: Final = 500  # PostgreSQL's words have no more than 2,046 bytes
-word_max_bytes: Final = 32_768  # FTS5's
+lexeme_max_chars: Final = 500  # a lexeme in PostgreSQL has at most 2,046 bytes
+word_max_bytes: Final = 32_768  # SQLite's FTS5 cuts longer words, too
 ESCAPE: Final = "\ue000"
 _LAST: Final = chr(0x10FFFF)
-# BM25, k1 = 1.2 and b = 0.75, summed in FTS5's order; OFFSET makes PostgreSQL count only once.
+# BM25 with k1 = 1.2 and b = 0.75, added in the same order as in FTS5; OFFSET makes PostgreSQL count only once.
 _MOST: Final = "2.2::float8"
 _NORM: Final = "1.2::float8 * (0.25::float8 + 0.75::float8 * w.length / p.average)"
 _PHRASE: Final = re.compile(r'"([^"]*)"( \*)?|\b(AND)\b')
 
-# Escapes begin with a private-use character, which texts contain only on purpose; reading reverses both.
+# Escapes begin with a private-use character, which texts rarely contain; reading reverses both escapes.
 ESCAPED: Final = {ESCAPE: ESCAPE + "e", "\0": ESCAPE + "0"}
 
 BOOKS: Final = f"""
@@ -128,7 +129,7 @@ def word_counts(texts: Iterable[str]) -> Counter[str]:
 
 
 def hits_of(expression: str, *, is_ranked: bool) -> str:
-    """Return the SELECT of the hits of a full-text query: ``rowid`` and, with ``is_ranked``, FTS5's ``rank``.
+    """Return the SELECT of the hits of a full-text query: ``rowid`` and, with ``is_ranked``, ``rank`` as in FTS5.
 
     It is text and no function, so PostgreSQL does not parse the query again for each of a million hits.
     """

@@ -39,10 +39,8 @@ def refusal_of(values: Any) -> Refused:
 
 
 def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
-    # A graph with only the required fields,
+    # The hashed form of a graph includes the defaults, but no optional fields. It is written by hand below.
     memory = graph(SMALL)
-
-    # its hashed form written out by hand,
     step: dict[str, Any] = {
         "alternatives_considered": [],
         "assumptions": [],
@@ -65,8 +63,6 @@ def test_ref_is_the_sha256_of_the_seeds_sorted_ascii_dump() -> None:
         ],
         "task": "t",
     }
-
-    # and its ref, the hash of this form: it includes defaults, but no optional fields.
     dumped = json.dumps(by_hand, sort_keys=True, ensure_ascii=True).encode()
     assert compute_reasoning_ref(memory) == f"sha256:{hashlib.sha256(dumped).hexdigest()}"
 

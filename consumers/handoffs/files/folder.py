@@ -55,7 +55,7 @@ class Folder:
         self._context = context
         self.path, self._author, self._answer, self._store, self._tell, *_ = context
         self.refused: set[str] = set()  # handoffs with edits that a later event may allow
-        self.left_undone: set[str] = set()  # handoffs whose files say something that nobody has signed
+        self.left_undone: set[str] = set()  # handoffs whose files contain changes that nobody has signed
         self._told: dict[str, str] = {}  # the notices of this pass
 
     def begin_pass(self) -> None:

@@ -72,12 +72,12 @@ class Watcher:
     def reconcile(self, step: Callable[[int, int], None] = lambda _done, _total: None) -> list[Unavailable]:
         """Synchronise all files and handoffs once; return the failures, which ``run`` tries again.
 
-        ``Folder.left_undone`` then names the handoffs whose files say what nobody has signed.
+        Afterwards, ``Folder.left_undone`` names the handoffs whose files contain changes that nobody has signed.
         """
         self._folder.begin_pass()
         head = self._client.head().size
-        # Erase before the files are read, because otherwise a file would be compared with the erased text. Erase after
-        # the head is read: `run` continues at this head, and so sees any later redaction.
+        # Erase redacted texts before reading the files: otherwise a file would be compared with a text that is then
+        # erased. Read the head before erasing: `run` continues at this head, so it sees every later redaction.
         self._erase_at = None if self._erase() else 0.0
         wanted = every_row(self._answer, "handoffs.files", {"all": self._is_everything})
         ids = list(dict.fromkeys([*self._scan(), *wanted, *self._store.ids()]))

@@ -113,9 +113,10 @@ def find_session(place: SessionPlace, named: str | None) -> Path:
 
 
 def new_session(place: SessionPlace, messages: Sequence[SessionMessage], seed: str, at: datetime) -> NewSession:
-    """Return a session of a project with these messages. ``seed`` identifies the move; ``at`` is the time of its end.
+    """Return a new session of a project with these messages.
 
-    Raises Refused: ``INVALID_FORMAT`` if the project's path is not UTF-8, or Gemini has no name left for it.
+    ``seed`` identifies the move. ``at`` is the time at which the moved session ended. Raises Refused:
+    ``INVALID_FORMAT`` if the project's path is not UTF-8, or if every folder name for this project is taken in Gemini.
     """
     encode_utf8(str(place.project), "path of the project")
     id_ = _uuid(seed)
@@ -143,7 +144,7 @@ def _uuid(*seed: str) -> str:
 
 
 def _timed(messages: Sequence[SessionMessage], at: datetime) -> list[SessionMessage]:
-    """Return the messages, each with a time: its own, or that of the message before it."""
+    """Return the messages with times. A message without a time gets the time of the message before it."""
     last = next((message.at for message in messages if message.at), _stamp(at))
     timed = []
     for message in messages:

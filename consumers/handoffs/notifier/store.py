@@ -100,7 +100,10 @@ class NotifierStore(Subscriptions):
         self.run(sql, "the channel is not configured any more", *channels)
 
     def retry(self, episode_id: str | None, now_ms: int) -> int:
-        """Make dead letters due again, with all of their attempts; return how many. Raises Refused: ``NOT_FOUND``."""
+        """Make dead letters due now, of one episode or all, with no attempt counted; return how many.
+
+        Raises Refused: ``NOT_FOUND`` if the episode has none.
+        """
         where = "next_ms IS NULL" if episode_id is None else "next_ms IS NULL AND episode_id = ?"
         values = () if episode_id is None else (episode_id,)
         sql = f"UPDATE deliveries SET next_ms = ?, attempts = 0 WHERE {where} RETURNING number"  # noqa: S608 - fixed texts

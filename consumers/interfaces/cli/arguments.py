@@ -57,9 +57,9 @@ def _parameter(argument: Argument) -> click.Parameter:
     )
 
 
-def seal_option(what: str = "Its texts are") -> click.Option:
-    """Return the option ``--seal``; its help begins with ``what``, the texts that it seals."""
-    words = f"{what} encrypted with the key of this subject, until `deed erase SUBJECT` destroys it."
+def seal_option(what: str = "its texts", more: str = "") -> click.Option:
+    """Return the option ``--seal``; its help names ``what`` it seals, and ends with ``more``."""
+    words = f"Encrypt {what} with the key of this subject, which `deed erase SUBJECT` can destroy.{more}"
     return click.Option(["--seal"], metavar="SUBJECT", help=words)
 
 

@@ -391,7 +391,7 @@ def next_page(value: object, cursor: str = "after") -> str | None:
 
 def since_option(what: str) -> Callable[[VerbT], VerbT]:
     """Return the option ``--since``, which is Unix milliseconds to the command."""
-    help_ = f'{what}: a date or time (UTC), or as "7 days ago".'
+    help_ = f'{what}: a date or time (UTC), or a text such as "7 days ago".'
     return click.option("--since", metavar="TIME", callback=_since_ms, help=help_)
 
 
@@ -404,8 +404,8 @@ def _until_ms(_context: click.Context, _option: click.Parameter, text: str | Non
 
 
 def period_options(what: str) -> Callable[[VerbT], VerbT]:
-    """Return a decorator that adds ``--since`` and ``--until`` to a verb; ``what`` is "Only …", for the help."""
-    help_ = 'The same up to then: "2025-11-01" and "yesterday" mean the end of the day.'
+    """Return a decorator that adds ``--since`` and ``--until`` to a verb; ``what`` begins the help of ``--since``."""
+    help_ = 'The end of the period: "2025-11-01" and "yesterday" mean the end of the day.'
     until = click.option("--until", metavar="TIME", callback=_until_ms, help=help_)
     return lambda verb: since_option(what)(until(verb))
 
@@ -428,7 +428,9 @@ def page_options(default: int = 50) -> Callable[[VerbT], VerbT]:
     return lambda verb: limit_option(default, "Rows.")(after(verb))
 
 
-ai_id_option: Final = click.option("--ai-id", metavar="LABEL", help="Only this agent's (default: all agents).")
+ai_id_option: Final = click.option(
+    "--ai-id", metavar="LABEL", help="Only records of the agent with this label (default: all agents)."
+)
 reason_option: Final = click.option("--reason", default="no reason given", show_default=True, help="Why.")
 
 

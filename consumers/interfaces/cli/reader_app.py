@@ -225,7 +225,7 @@ class ReadingApp(ClosableOptions):
         self.line(document(kind, data, following and self.here(following)) | self.source())
 
     def source(self) -> dict[str, Any]:
-        """Return the source of a document: the verdict on a bundle, or nothing for a ledger."""
+        """Return the fields that say where a document comes from: none for a ledger. ``App`` adds those of a bundle."""
         return {}
 
     def line(self, value: Any) -> None:

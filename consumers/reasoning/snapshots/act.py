@@ -87,9 +87,10 @@ class Review(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """The action that the receiver may take, the rule that fired (None for ``act``), the level sent and its gate.
 
-    ``graph`` is the full reasoning if it was fetched, ``verdict`` the newest of its validators (None if it is not in
-    this ledger), ``validation`` the report on which ``act_on_full`` relies, ``own`` the receiver's own run, ``review``
-    the request to a human; with ``human_review_required``, None means that nobody signed a request.
+    ``graph`` is the full reasoning if it was fetched. ``verdict`` is the validators' verdict on the reasoning
+    (None if this ledger lacks the reasoning). ``validation`` is the report on which ``act_on_full`` relies. ``own`` is
+    the report of the receiver's own validation. ``review`` is the request to a human; with ``human_review_required``,
+    None means that nobody signed a request.
     ``is_imported``: only importers recorded this reasoning, and nobody here claims it as their own.
     """
 
@@ -129,11 +130,16 @@ def act_on(
 ) -> Decision:
     """Return the decision on a snapshot (taken, received, or its id), or on a reasoning (its id or ref).
 
-    Without a ``level`` the lowest that passes its gate is sent. ``task`` is the receiver's task; ``vectors`` replace
-    those of the snapshot; with a ``tree`` the receiver also validates the fetched graph; ``fidelity`` is that of the
-    received text, if it differs from the snapshot's for the level. ``author`` signs the request to a human if one is
-    needed; with only the name of the ``asker``, an earlier request and its answer are found, and nothing is signed.
-    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the request was not admitted. Corrupted:
+    - ``author`` signs the request to a human, if one is needed.
+    - ``asker`` replaces ``author`` if only the name is known. An earlier request of this agent is found, with its
+      answer, and nothing is signed.
+    - ``level`` is the level to send (default: the lowest level that passes its gate).
+    - ``task`` is the task of the receiver.
+    - ``vectors`` replace the vectors of the snapshot.
+    - ``tree`` has the files against which the receiver validates the fetched graph (default: no such validation).
+    - ``fidelity`` is the fidelity of the received text (default: the snapshot's fidelity for the level).
+
+    Raises Refused: ``NOT_FOUND`` or ``REF_AMBIGUOUS``; the codes with which the ledger refuses the request. Corrupted:
     ``VERIFICATION_FAILED`` if a graph, a brief or an answer is not what it claims to be.
     """
     snapshot = receive_snapshot(view, subject) if isinstance(subject, str) else subject

@@ -273,7 +273,10 @@ def _cited_digest(check: EvidenceCheck) -> str:
 
 
 def doubts(checks: Sequence[EvidenceCheck], of: str, reads: Reads, remedy: str) -> list[str]:
-    """Return a warning for each piece of evidence of a step or finding that is not true, with similar names."""
+    """Return a warning for each reference that failed its check or names no line, with similar file names.
+
+    ``of`` names the step or finding that cites the evidence. ``remedy`` says what its author can do.
+    """
     warnings: list[str] = []
     for check in checks:
         if check.note == NO_LINE:
@@ -287,7 +290,7 @@ def doubts(checks: Sequence[EvidenceCheck], of: str, reads: Reads, remedy: str) 
 
 
 def _near_paths(reference: str, reads: Reads) -> list[str]:
-    """Return paths like that of a missing file: its name in other folders, else a similar name in its folder."""
+    """Return paths similar to that of a missing file: its name in other folders, else similar names in its folder."""
     evidence = next(iter(parse_evidence(reference)), None)
     if evidence is None or evidence.form == "ref" or not reads.is_possible:
         return []

@@ -148,7 +148,8 @@ def completion_in(body: bytes, key: str | None, requests: int) -> Completion:
 def _text_of(reply: _Reply, key: str | None) -> str:
     choice = reply.choices[0] if reply.choices else _Choice(_Message(reply.content), reply.stop_reason)
     if choice.finish_reason in _CUT_OFF:
-        raise Refused("TOO_LARGE", "it was cut off at its token limit: write less, or raise answer_tokens_max in [llm]")
+        message = "the model reached its token limit before its answer was complete: the answer must be shorter"
+        raise Refused("TOO_LARGE", f"{message}, or raise answer_tokens_max in [llm] of config.toml")
     if choice.message.refusal or choice.finish_reason in _REFUSED:
         reason = server_reason(choice.message.refusal or choice.finish_reason or "", key)
         raise Refused("INVALID_FORMAT", f"the model refused to answer: {reason}")

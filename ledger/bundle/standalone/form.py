@@ -61,9 +61,9 @@ NAMES |= {type(None): "null"}
 class Entry(NamedTuple):
     """A stored event: the author's bytes, key and signature, and the values that the ledger added.
 
-    ``commitment`` stands for the body in the signature and in the entry's leaf hash, ``leaf``. If the body was erased,
-    ``stored`` is the remnant in its place, ``body`` the body without its texts in this remnant, and ``version`` the
-    version of the handoff that the erased body set.
+    The signature and the entry's leaf hash (``leaf``) cover ``commitment`` instead of the body. If the body was erased,
+    ``stored`` is the remnant that replaces it, and ``body`` is the part of the body that the remnant keeps: it has no
+    texts. ``version`` is then the version of the handoff that the erased body set.
     """
 
     commitment: bytes

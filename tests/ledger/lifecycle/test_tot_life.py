@@ -159,14 +159,15 @@ def test_failed_decomposition_is_not_searched() -> None:
 @pytest.mark.parametrize(
     ("count", "position"),
     [
-        (SHAPED, DECOMPOSE),  # the request is repeated before its answer
-        (SHAPED, INITIALIZE),  # before the decomposition
-        (INITIALIZE, GENERATE),  # before the search
+        # After the first ``count`` events of the story, the message at ``position`` comes.
+        (SHAPED, DECOMPOSE),  # the request comes a second time, before its answer
+        (SHAPED, INITIALIZE),  # the search begins before the answer with the decomposition
+        (INITIALIZE, GENERATE),  # this message and the next four come before the search begins
         (INITIALIZE, ROOTED),
         (INITIALIZE, EVALUATE),
         (INITIALIZE, PRUNED),
         (INITIALIZE, COMPLETE),
-        (ROOTED, DECOMPOSE),  # during the search
+        (ROOTED, DECOMPOSE),  # this message and the next come a second time, during the search
         (ROOTED, INITIALIZE),
     ],
 )

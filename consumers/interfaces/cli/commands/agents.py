@@ -85,7 +85,7 @@ def agent() -> None:
 def add(app: App, name: str, roles: tuple[Role, ...], ai_id: str, *, unprotected: bool) -> None:
     """Make keys for a new agent and register it, as root or as the admin that --as or DEEDBOOK_AGENT names.
 
-    The key of a human, reviewer or admin is sealed with a passphrase, which is asked on a terminal. A script gives it
+    The key of a human, reviewer or admin is sealed with a passphrase, which you type on the terminal. A script gives it
     with --passphrase-fd, and the key of any agent is sealed then. Each line is a passphrase: first that of the new key,
     then that of the signer's key, if that is sealed; one line is both. With --unprotected, the new key has none.
     """

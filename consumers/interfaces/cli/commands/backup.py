@@ -97,7 +97,7 @@ def restore(app: App, source: Path, root: str | None, accept: str | None, *, rep
     If you name a folder, its newest backup is used. The ledger is restored to .deedbook, or to --home DIR.
 
     Everything is verified and replayed first. Existing settings and keys stay. The keys of a backup made with --keys
-    need its passphrase: it is asked on a terminal, else --passphrase-fd gives it.
+    need its passphrase: you type it on the terminal, or --passphrase-fd gives it.
     """
     if app.server is not None:
         raise Refused("USAGE", "restore writes to a folder of this machine: run it without --server")

@@ -37,7 +37,7 @@ def blob() -> None:
     """Store content that is too large for an event. Events reference it by its hash."""
 
 
-@blob.command(cls=Command, params=[seal_option("The blob is")])
+@blob.command(cls=Command, params=[seal_option("the blob")])
 @click.argument("file", metavar="FILE|-")
 def put(app: App, file: str, seal: str | None) -> None:
     """Store FILE, or standard input, and print its reference.

@@ -125,7 +125,8 @@ def with_prose(received: ReceivedBrief, client: LlmClient) -> ReceivedBrief:
 def explain(app: App, ref: str, level: str, budget: int | None) -> None:
     """Show, step by step, what a brief keeps of a reasoning, what it drops, and why.
 
-    The fidelity is measured again here; a published brief is compared with the graph first, as by `brief`.
+    A published brief is first compared with its graph. If it does not match, this explains another one, which is made
+    here, as `deed brief` does. The fidelity is measured again here.
     """
     received = receive_brief(app.query_with, ref, TransferLevel(level), budget=budget)
     data = explain_brief(received) | {"certificate": HOLDS}
@@ -246,7 +247,7 @@ def _issue_line(step: int | None, code: str, message: str) -> str:
 
 @click.command(cls=Command, looks_back=True)
 @click.argument("ref", metavar="ID|REF")
-@click.option("--author", help="Only those of this validator.")
+@click.option("--author", help="Only reports of this validator.")
 @page_options()
 def validations(app: App, ref: str, author: str | None, limit: int, after: int | None) -> None:
     """List validation reports on a reasoning (with a ref: on that version), newest first, with every problem."""

@@ -47,13 +47,13 @@ def dashboard(app: App, port: int | None, url: str | None, *, is_link: bool, is_
     Prints a link that logs one browser in, once, within 15 minutes, as the human that --as names (default: the only one
     whose key is here). If a dashboard is already running, the command prints a link to it. Each person logs in with a
     link of their own, sees what waits for them, and signs only with the passphrase of their own key. A login ends after
-    24 hours, and when the ledger ends its key. Without a human's key it only reads.
+    24 hours, and when the ledger ends the human's key. Without a human's key, the page is read-only.
 
     The page listens only on 127.0.0.1. To open it from another machine, run `ssh -L 4280:127.0.0.1:4280 HOST` there.
     For a team, put a proxy with TLS before it on the same machine and name its address with --url. Plain HTTP on a
-    network is refused, because others could read passphrases. A team's page needs sealed keys: their files belong to
-    the user who runs this command, and so that user and root can try passphrases on them. If you trust neither, run a
-    dashboard with your key on your own machine (--server).
+    network is refused, because others could read passphrases. A team's page needs keys that are sealed with a
+    passphrase: the user who runs this command, and root of this machine, can read the key files and try passphrases on
+    them. If you trust neither, run a dashboard with your key on your own machine (--server).
 
     Runs until SIGINT or SIGTERM.
     """

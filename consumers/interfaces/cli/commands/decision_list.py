@@ -23,15 +23,16 @@ path_option = click.option(
 @click.command(cls=ReadingCommand, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
 @path_option
-@click.option("--all", "is_all", is_flag=True, help="Also those that were replaced or withdrawn.")
-@click.option("--contract", is_flag=True, default=None, help="Only contracts.")
-@click.option("--author", metavar="NAME", help="Only those of this agent.")
-@period_options("Only those made since")
+@click.option("--all", "is_all", is_flag=True, help="Also decisions that were replaced or withdrawn.")
+@click.option("--contract", is_flag=True, default=None, help="Only contracts: decisions on which other parts rely.")
+@click.option("--author", metavar="NAME", help="Only decisions of this agent.")
+@period_options("Only decisions made at or after this time")
 @page_options()
 def decisions(app: ReadingApp, id_: str | None, paths: tuple[str, ...], *, is_all: bool, **filters: Any) -> None:
     """List the decisions in force, newest first, or show one.
 
-    --path lists those about a file, a folder it is in, or files in the folder.
+    With --path FILE: the decisions about this file, and about the folders that contain it. With --path FOLDER: also
+    the decisions about files and folders in it.
     """
     if id_ is not None:
         try:

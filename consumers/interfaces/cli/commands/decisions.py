@@ -17,7 +17,11 @@ from deedbook.consumers.interfaces.cli.terminal import echo
 @click.command(cls=Command)
 @click.argument("text", metavar="TEXT|@FILE")
 @path_option
-@click.option("--contract", is_flag=True, help="Other parts rely on it: who changes these files asks first.")
+@click.option(
+    "--contract",
+    is_flag=True,
+    help="Other parts rely on this decision: agents must ask before they change these files.",
+)
 @click.option("--why", metavar="TEXT|@FILE", help="The reason.")
 @click.option("--supersedes", multiple=True, metavar="ID", help="A decision that this one replaces. Repeatable.")
 @click.option("--id", "id_", metavar="ID", help="Its id (default: the first words of the text).")

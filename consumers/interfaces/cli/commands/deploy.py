@@ -102,9 +102,9 @@ def nats_config(
     names = _NAMES[int(nodes)]
     hosts = hosts or (LOOPBACK,) * len(names)
     if wrong := [host for host in hosts if re.fullmatch(_HOST, host) is None]:
-        raise Refused("USAGE", f"{wrong[0]!r} is no host's name or address: ports are given by --port and --route-port")
+        raise Refused("USAGE", f"{wrong[0]!r} is not a host's name or address: give ports with --port and --route-port")
     if len(hosts) != len(names):
-        raise Refused("USAGE", f"--host is given once for each server: {len(names)} times, not {len(hosts)}")
+        raise Refused("USAGE", f"give --host once for each server: {len(names)} times, not {len(hosts)}")
 
     client = app.local_client()
     with client.log.snapshot() as snapshot:

@@ -30,14 +30,19 @@ column_cells_max: Final = 40
 
 @click.command("list", cls=ReadingCommand, looks_back=True)
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only this state.")
-@click.option("--to", metavar="NAME", help="Only those for this agent.")
-@click.option("--from", "sender", metavar="NAME", help="Only those from this agent.")
-@click.option("--reviewer", metavar="NAME", help="Only those this agent reviews.")
-@click.option("--ready", is_flag=True, help="Only those that can be claimed now.")
-@output.period_options("Only those that changed since")
+@click.option("--to", metavar="NAME", help="Only handoffs to this agent.")
+@click.option("--from", "sender", metavar="NAME", help="Only handoffs from this agent.")
+@click.option("--reviewer", metavar="NAME", help="Only handoffs that this agent reviews.")
+@click.option("--ready", is_flag=True, help="Only handoffs that can be claimed now.")
+@output.period_options("Only handoffs that changed at or after this time")
 @click.option("--board", is_flag=True, help="Show a column for each state.")
 @click.option("--over", "is_history", is_flag=True, help="Only imported handoffs that claim to be over.")
-@click.option("--all", "is_all", is_flag=True, help="Also those; with --board also the cards of finished handoffs.")
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Also imported handoffs that claim to be over; with --board also finished handoffs.",
+)
 @click.option("--limit", type=click.IntRange(1, output.rows_max), help="Rows (default: 50), or cards of a column (20).")
 @click.option("--after", type=int, help="Continue after an earlier page.")
 def list_(app: ReadingApp, /, *, board: bool, is_all: bool, is_history: bool, **filters: Any) -> None:

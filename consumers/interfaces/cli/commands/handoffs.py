@@ -29,7 +29,7 @@ from deedbook.ledger.events.handoff import HandoffAmended
 _OF_FILE_OR_LINE: Final = [replace(argument, is_needed=False) for argument in OPERATIONS["create"].arguments]
 
 
-_SEALED: Final = "All of its texts but title, proposal and artifacts' names are"
+_SEALED: Final = "all texts except title, proposal and artifacts' names"
 
 
 @click.command(cls=Command, params=[*parameters(_OF_FILE_OR_LINE), seal_option(_SEALED)])

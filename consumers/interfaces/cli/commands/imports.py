@@ -71,7 +71,7 @@ def list_(app: App, /, *, limit: int, after: int | None, **filters: Any) -> None
     show_page(app, "records.list", page, lambda: print_table(header, rows))
 
 
-SEAL: Final = seal_option("Originals are only stored, and nothing of them is mapped: they are")
+SEAL: Final = seal_option("the originals", " They are then only stored: no records are made from them.")
 
 
 def sealed_import(app: App, subject: str) -> SealedImport:

@@ -39,7 +39,7 @@ def join(app: App, code: str | None, *, address: str | None, is_node: bool, unpr
 
     The keys are made in .deedbook of this folder (or in --home DIR) and stay there. From then on, commands in this
     folder use that ledger's server as this agent. If interrupted, run the same command again. The key of a human,
-    reviewer or admin is sealed with a passphrase, which is asked on a terminal or read from --passphrase-fd.
+    reviewer or admin is sealed with a passphrase, which you type on the terminal, or --passphrase-fd gives it.
 
     If the address of the server changes, run `deed join --address URL`: the server there must prove that it has the
     same ledger. Keys and what waits in the spool stay.

@@ -112,8 +112,8 @@ def rotate(app: App, *, lost: bool, by: str | None, checkpoint: bool, unprotecte
 
     The old key signs the change, and is invalid afterwards. Session keys that it delegated end with it. Its earlier
     signatures stay valid. The new key files replace the old ones and are sealed with the same passphrase. If the old
-    key has none, the passphrase of the new key is read first, as in `agent add`: that of root, an admin, a reviewer or
-    a human is asked on a terminal, and --passphrase-fd gives that of any agent.
+    key has none, the passphrase of the new key is read first, as in `agent add`: for root, an admin, a reviewer or a
+    human, you type it on the terminal; --passphrase-fd gives it for any agent.
 
     With --lost, root signs for a human, reviewer, admin or node. For any other agent, an admin may sign too. The new
     key needs a passphrase as if the old one had none.

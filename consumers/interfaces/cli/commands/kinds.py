@@ -82,8 +82,8 @@ def declare(app: App, name: str, *, schema: str, stream: str, roles: tuple[str, 
 
 
 @click.command("list", cls=Command, looks_back=True)
-@click.option("--stream", "stream_type", metavar="x.TYPE", help="Only those on such streams.")
-@click.option("--role", type=click.Choice(ROLES), help="Only those that this role may publish.")
+@click.option("--stream", "stream_type", metavar="x.TYPE", help="Only kinds on streams of this type.")
+@click.option("--role", type=click.Choice(ROLES), help="Only kinds that this role may publish.")
 @page_options()
 def list_(app: App, **filters: Any) -> None:
     """List the declared kinds, newest first."""

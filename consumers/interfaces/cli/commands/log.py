@@ -19,14 +19,14 @@ WITHHELD: Final = "[erased in the longer history that this machine knows]"
 @click.option("--kind", help="Only this kind.")
 @click.option("--stream", help="Only this stream.")
 @click.option("--author", help="Only events of this agent.")
-@click.option("--agent", help="The same, or of imported records that claim this author.")
-@output.period_options("Only what happened since")
+@click.option("--agent", help="Only events of this agent, and imported records that claim it as their author.")
+@output.period_options("Only events at or after this time")
 @click.option("--after", type=click.IntRange(-1), help="Only entries after this index, the oldest first.")
 @click.option("--before", type=click.IntRange(0), help="Only entries before this index, the newest first.")
 @click.option("--reverse", is_flag=True, help="The oldest first, from the beginning of the log.")
 @output.limit_option()
 @click.option(
-    "--follow", "is_following", is_flag=True, help="Print them in the order of the log, then new ones as they come."
+    "--follow", "is_following", is_flag=True, help="Print events in the order of the log, then new events as they come."
 )
 def log_(app: ReadingApp, /, *, kind: str | None, is_following: bool, after: int | None, **filters: Any) -> None:
     """List the last 50 events, newest first; with --after or --reverse in the order of the log."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--page", is_flag=True, help="Print the page for agents instead: how to work with Deedbook.")
 def prime(app: ReadingApp, *, task: str | None, budget: int, page: bool) -> None:
-    """Print a text for an agent that begins to work, such as open work, dead ends and the last session.
+    """Print a text for an agent that begins to work: open work, dead ends, the last session, and more.
 
     Items name the command to continue with. The text contains only complete items. It ends with the number of items
     that did not fit into the budget, and the commands that show them.

@@ -15,9 +15,9 @@ from deedbook.consumers.sdk.text import quote_text, sanitize_line
 
 @click.command(cls=ReadingCommand, looks_back=True)
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--all", "is_all", is_flag=True, help="Also those that are settled.")
-@click.option("--to", metavar="NAME", help="Only those to this agent.")
-@click.option("--author", metavar="NAME", help="Only those of this agent.")
+@click.option("--all", "is_all", is_flag=True, help="Also questions that are settled.")
+@click.option("--to", metavar="NAME", help="Only questions to this agent.")
+@click.option("--author", metavar="NAME", help="Only questions of this agent.")
 @page_options()
 def questions(app: ReadingApp, id_: str | None, *, is_all: bool, **filters: Any) -> None:
     """List questions that are not settled: those about no handoff, newest first, or show one.

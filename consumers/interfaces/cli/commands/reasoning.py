@@ -202,11 +202,11 @@ def conclude(app: App, /, id_: str, **options: Any) -> None:
 
 
 @reasoning.command("list", looks_back=True)
-@click.option("--author", help="Only those of this agent.")
+@click.option("--author", help="Only reasonings of this agent.")
 @click.option("--status", type=click.Choice(["open", "concluded"]), help="Only this state.")
-@click.option("--conclusion", metavar="TEXT", help="Only those that are concluded with these words.")
+@click.option("--conclusion", metavar="TEXT", help="Only reasonings whose conclusion has these words.")
 @route_options
-@period_options("Only those that changed since")
+@period_options("Only reasonings that changed at or after this time")
 @page_options()
 def list_(app: App, **filters: Any) -> None:
     """List reasonings, newest first."""

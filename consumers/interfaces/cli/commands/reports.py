@@ -46,9 +46,9 @@ def report() -> None:
 
 @report.command(looks_back=True)
 @ai_id_option
-@click.option("--since", metavar="TIME", help='A date or time (UTC), or as "7 days ago".')
+@click.option("--since", metavar="TIME", help='A date or time (UTC), or a text such as "7 days ago".')
 @click.option(
-    "--until", metavar="TIME", help='The same up to then: "2025-11-01" and "yesterday" mean the end of the day.'
+    "--until", metavar="TIME", help='The end of the period: "2025-11-01" and "yesterday" mean the end of the day.'
 )
 @click.option("--task-pattern", metavar="RE2", help="A pattern in task, outcome or findings, in any case.")
 @page_options(default=10)
@@ -89,7 +89,7 @@ def show(app: ReadingApp, session_id: str, version: str | None, form: str | None
 @report.command(looks_back=True)
 @click.argument("task", metavar="TEXT")
 @ai_id_option
-@since_option("Only what was written since")
+@since_option("Only texts written at or after this time")
 @limit_option(5)
 def similar(app: ReadingApp, **filters: Any) -> None:
     """Find the sessions most similar to a task, also those without a report."""
@@ -97,7 +97,7 @@ def similar(app: ReadingApp, **filters: Any) -> None:
 
 
 @report.command(looks_back=True)
-@period_options("Only reports since then")
+@period_options("Only reports at or after this time")
 @limit_option(20)
 def overlap(app: ReadingApp, **filters: Any) -> None:
     """Show pairs of reports about nearly the same work, even if they use different words."""
@@ -106,7 +106,7 @@ def overlap(app: ReadingApp, **filters: Any) -> None:
 
 @report.command(looks_back=True)
 @ai_id_option
-@period_options("Only reports since then")
+@period_options("Only reports at or after this time")
 @limit_option(50, "Points of each agent.")
 def calibration(app: ReadingApp, **filters: Any) -> None:
     """Show how well agents assess themselves, report by report and over time."""
@@ -114,7 +114,7 @@ def calibration(app: ReadingApp, **filters: Any) -> None:
 
 
 @report.command(looks_back=True)
-@since_option("Only events since then")
+@since_option("Only events at or after this time")
 def metrics(app: ReadingApp, **filters: Any) -> None:
     """Show what transfers cost, keep and save in this ledger: tokens, fidelity, coverage, time, questions."""
     _show(app, "reports.metrics", filters, _print_metrics)

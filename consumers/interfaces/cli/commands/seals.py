@@ -79,8 +79,8 @@ def list_(app: App) -> None:
 def export(app: App, subject: str, target: Path, *, force: bool) -> None:
     """Write the key of SUBJECT to FILE, sealed with a passphrase, for another reader.
 
-    The passphrase is asked on a terminal, or read from --passphrase-fd. Tell it to the reader another way than FILE.
-    `deed erase` cannot destroy their copy.
+    You type the passphrase on the terminal, or --passphrase-fd gives it. Send it to the reader, but not together with
+    FILE. `deed erase` cannot destroy the reader's copy.
     """
     check_free(target, force=force)
     key = app.subject_keys().export(subject)
@@ -98,7 +98,7 @@ def export(app: App, subject: str, target: Path, *, force: bool) -> None:
 def import_(app: App, file: Path) -> None:
     """Store the keys in FILE, which another reader exported: a file of `deed seal export`, or a bundle.
 
-    Their passphrase is asked, or read from --passphrase-fd. The key of an erased subject is refused.
+    You type their passphrase on the terminal, or --passphrase-fd gives it. The key of an erased subject is refused.
     """
     content = _read_keys(file)
     passphrase = app.read_passphrase("Passphrase of the exported key: ")

@@ -31,7 +31,7 @@ _TAG: Final = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 @click.option("--kind", "kinds", cls=ListOption, help="Only events of this kind, such as finding.logged.")
 @click.option("--author", metavar="NAME", help="Only what this agent signed.")
 @click.option("--agent", metavar="NAME", help="Only what this agent signed, or imported records claim of it.")
-@output.period_options("Only what happened since")
+@output.period_options("Only events at or after this time")
 @output.route_options
 @click.option("--limit", type=click.IntRange(1, hits_max), default=20, show_default=True, help="Rows of a page.")
 @click.option("--after", type=click.IntRange(0), help="Continue after an earlier page.")

@@ -21,9 +21,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -46,6 +46,9 @@ from deedbook.ledger.events import session as kinds
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.format.codec import convert, schema_error
 from deedbook.ledger.limits import batch_events_max
+
+if TYPE_CHECKING:
+    from deedbook.ledger.admission.decide import Accepted
 
 # The operation of each kind of entry, and the argument that the entry's own line sets.
 KINDS: Final[dict[str, tuple[Operation, str]]] = {
@@ -105,13 +108,33 @@ class _Planned(NamedTuple):
 def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
     """Record all entries of FILE in one batch. If one is wrong, none is recorded and its line is named.
 
-    Each entry is one line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`. The kinds, with their
-    most used options, are finding (evidence), unknown, dead-end (why; basis: tried or argued), tool (purpose; its text
-    has at most 200 characters), artifact (purpose), reasoning (task), step (type, evidence, rests-on), assume (check),
-    settle (step, holds) and conclude (rests-on). A line `topic: NAME` gives the topic of the entries below it: a
-    handoff takes along only its own. The content of an artifact's file is stored. `reasoning` with a task starts one;
-    without a task it extends an existing one. Recording the same file again adds nothing.
-    """
+    An entry is a line `KIND: TEXT`. Its options follow on indented lines, as `NAME: VALUE`:
+
+    \b
+    dead-end: A cache of tokens
+      why: it hides the fault
+      basis: argued
+
+    These are the kinds, each with its text and its most used options:
+
+    \b
+    KIND       TEXT                      OPTIONS
+    finding    what you learned          evidence
+    unknown    what you do not know yet
+    dead-end   the approach              why, basis (tried or argued)
+    tool       at most 200 characters    purpose
+    artifact   a file                    purpose
+    reasoning  the reasoning's id        task
+    step       the step                  type, evidence, rests-on
+    assume     the assumption            check
+    settle     how it was checked        step, holds (yes or no)
+    conclude   the conclusion            rests-on
+
+    The content of an artifact's file is stored. `reasoning` with a task starts a reasoning; without a task it extends
+    an existing one. The steps, assumptions and conclusion below belong to it. A line `topic: NAME` sets the topic of
+    the entries below it: a handoff attaches only the records of its own topics. Recording the same file again adds
+    nothing.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with backslash b
     session_id, file = session_and(app, arguments, "FILE")
     text = read_text(file if file == "-" else f"@{file}", "the file of entries")
     notices: list[str] = []
@@ -141,6 +164,12 @@ def record(app: App, arguments: tuple[str, ...], *, is_dry: bool) -> None:
         positions = [event["position"] for event in refusal.details.get("events", ())] or [0] * (len(planned) == 1)
         lines = "".join(f"line {line}: " for line in dict.fromkeys(planned[position].line for position in positions))
         raise Refused(refusal.code, f"nothing was recorded: {lines}{refusal.message}", **refusal.details) from refusal
+    _show_recorded(app, session, entries, accepted, warnings)
+
+
+def _show_recorded(
+    app: App, session: str, entries: list[Entry], accepted: Sequence[Accepted], warnings: list[str]
+) -> None:
     counts = Counter(entry.kind for entry in entries)
     repeated = all(entry.is_repeat for entry in accepted)
     answer = {

@@ -77,9 +77,10 @@ def start(app: App, /, id_: str | None, **options: Any) -> None:
     Prints approaches that failed in sessions with a similar task.
     """
     author = app.author()
-    if id_ is not None and " " in id_ and not options["task"]:  # a task is meant; as an id, it would stay for good
+    if id_ is not None and " " in id_ and not options["task"]:  # the caller meant a task; an id cannot be changed
         call = join(["deed", "session", "start", "--task", id_, "--as", author.name])
-        raise Refused("USAGE", f"{id_!r} would be the id: a task is an option\n  next: {call}", next=[call])
+        message = f"{id_!r} was read as the session's id: give a task with --task"
+        raise Refused("USAGE", f"{message}\n  next: {call}", next=[call])
     name = str(uuid.uuid4()) if id_ is None else id_.removeprefix("session/")
     fields = {"ai_id": author.name} | values_of(OPERATIONS["start"].arguments, options)
     if "resumes" in fields:
@@ -235,10 +236,10 @@ def show(app: App, id_: str | None) -> None:
 
 
 @session.command("list", looks_back=True)
-@click.option("--agent", "author", metavar="NAME", help="Only those of this agent.")
-@click.option("--ai-id", help="Only those with this label.")
+@click.option("--agent", "author", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--ai-id", help="Only sessions with this label.")
 @click.option("--status", type=click.Choice(["open", "ended", "imported"]), help="Only this state.")
-@output.period_options("Only those that began since")
+@output.period_options("Only sessions that began at or after this time")
 @output.page_options()
 def list_(app: App, **filters: Any) -> None:
     """List sessions, newest first."""

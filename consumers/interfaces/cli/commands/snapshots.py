@@ -83,8 +83,8 @@ def show(app: App, id_: str) -> None:
 
 
 @snapshot.command("list", looks_back=True)
-@click.option("--author", help="Only those of this agent.")
-@click.option("--session", help="Only those of this session.")
+@click.option("--author", help="Only snapshots of this agent.")
+@click.option("--session", help="Only snapshots of this session.")
 @page_options()
 def list_(app: App, **filters: Any) -> None:
     """List snapshots, newest first."""
@@ -203,7 +203,7 @@ def review() -> None:
     help="Only requests in this state.",
 )
 @click.option("--author", help="Only requests of this agent.")
-@period_options("Only those made since")
+@period_options("Only requests made at or after this time")
 @page_options()
 def list_reviews(app: App, status: str, **filters: Any) -> None:
     """List requests for a human's decision, oldest first."""

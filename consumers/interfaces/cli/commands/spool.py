@@ -66,10 +66,13 @@ def send(app: App) -> None:
 
 
 @spool.command()
-@click.argument("numbers", metavar="NUMBER", nargs=-1, type=click.IntRange(1))
-@click.option("--rejected", "is_rejected", is_flag=True, help="Every refused submission.")
+@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=click.IntRange(1))
+@click.option("--rejected", "is_rejected", is_flag=True, help="Delete every refused submission; give no NUMBER then.")
 def drop(app: App, *, numbers: tuple[int, ...], is_rejected: bool) -> None:
-    """Delete stored submissions of --as by number. They were never recorded."""
+    """Delete submissions of the agent --as from the spool: name their numbers, or give --rejected.
+
+    They were never recorded in the ledger.
+    """
     if bool(numbers) == is_rejected:
         raise Refused("USAGE", "name what to drop: numbers, or --rejected")
     own_spool = Spool(app.settings().home, app.acting())

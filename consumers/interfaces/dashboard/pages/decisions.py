@@ -191,9 +191,12 @@ def decided(
 
 
 def check_may_sign(context: PageContext) -> None:
-    """Refuse if nobody may decide here, or not now. Raises Refused: ``NOT_AUTHORIZED``."""
-    if context.human is None or context.as_of is not None:
+    """Refuse if no human is logged in, or the page shows the past. Raises Refused: ``NOT_AUTHORIZED``."""
+    if context.human is None:
         raise _read_only()
+    if context.as_of is not None:
+        message = "this page shows the past, in which nobody can decide: open the page as it is now"
+        raise Refused("NOT_AUTHORIZED", message)
 
 
 def author_of(context: PageContext, form: Mapping[str, str]) -> Author:
@@ -282,6 +285,5 @@ def lock(context: PageContext, form: Mapping[str, str]) -> Redirect:
 
 
 def _read_only() -> Refused:
-    return Refused(
-        "NOT_AUTHORIZED", "this page is read-only: log in as a human whose key is here, and decide about the present"
-    )
+    message = "this page is read-only, because you are not logged in as a human whose key is here: log in as one"
+    return Refused("NOT_AUTHORIZED", message)

@@ -171,7 +171,10 @@ def _find(context: PageContext, text: str, filters: Mapping[str, Any]) -> dict[s
 def _counts(
     context: PageContext, text: str, filters: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the agents and tags of the period with the numbers of their entries, or of the hits if a text is given."""
+    """Return for each agent and tag how many entries of the period it has.
+
+    If entries with all words of ``text`` were found, count only these.
+    """
     arguments = {name: filters[name] for name in FIELDS}
     if found is not None and found["holds"] == "all":
         return context.ask("search.facets", text=text, kinds=SEARCHED, **arguments)
@@ -179,7 +182,7 @@ def _counts(
 
 
 def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the agents that reported: the newest report, its next step, and the bias of each report over time."""
+    """Return each agent with a report in the period: its newest report, the next step, its bias over time."""
     arguments = {name: filters[name] for name in ("since", "until", "agent")}
     latest: dict[str, dict[str, Any]] = {}
     for item in context.ask("reports.list", limit=reports_read_max, **arguments)["reports"]:

@@ -24,7 +24,7 @@ tabs_max = 60
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
-    """The demo's past, open as its human."""
+    """Return the demo's ledger, opened as its human."""
     with Ledger(settings=live_copy(tmp_path_factory, "deciding"), passphrase=PASSPHRASE) as ledger:
         yield ledger
 

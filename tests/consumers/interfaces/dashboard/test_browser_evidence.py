@@ -23,7 +23,7 @@ PHONE = 390
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The demo's past."""
+    """Return the settings of a copy of the demo's ledger."""
     return live_copy(tmp_path_factory, "evidence")
 
 

@@ -48,7 +48,7 @@ FAULTY = b"""<!doctype html><html lang=en><head><meta charset=utf-8><title>Fault
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The demo's past."""
+    """Return the settings of a copy of the demo's ledger."""
     return live_copy(tmp_path_factory, "pages")
 
 

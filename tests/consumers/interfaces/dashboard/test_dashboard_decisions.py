@@ -253,7 +253,7 @@ def test_the_past_decides_nothing(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     head = rita.ledger.head()[0] - 1
     assert rita.data("/h/x", as_of=head)["form"] is None
-    refused(rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "decide about the present")
+    refused(rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "this page shows the past")
 
 
 def test_a_review_is_answered_once(rita: Viewer) -> None:

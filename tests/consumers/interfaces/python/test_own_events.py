@@ -41,7 +41,7 @@ with Ledger("kuro", home=sys.argv[1]) as ledger:
 
 
 class DeployFinished(OwnEvent, frozen=True):
-    """The published example, as a program's type."""
+    """The kind that proto/examples declares, as a type in a program."""
 
     kind = OwnKind("x.deploy.finished")
     service: str
@@ -52,7 +52,7 @@ class DeployFinished(OwnEvent, frozen=True):
 
 
 class ServiceOnly(OwnEvent, frozen=True):
-    """A type without the optional fields of its schema, and with one that the schema lacks."""
+    """A type that lacks the optional fields of its kind's schema, and has a field that the schema lacks."""
 
     kind = OwnKind("x.deploy.finished")
     service: str
