@@ -61,35 +61,35 @@ class Operation(operations.Operation, frozen=True):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rules of its events."""
+        """The rules of the operation's events."""
         return tuple(row for data in self.signs for row in _RULES.rows_of(KIND_OF[data]))
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The parties that may do it; the sender, if it creates the handoff."""
+        """The parties that may do the operation. Only the sender may create a handoff."""
         return tuple(dict.fromkeys(party for row in self.rows for party in row.by)) or ("sender",)
 
     @property
     def from_statuses(self) -> tuple[str, ...]:
-        """The statuses in which it is possible; empty if it creates the handoff."""
+        """The statuses of a handoff in which the operation is possible; empty if the operation creates the handoff."""
         states = [name for name in _RULES.states if any(name in row.from_states for row in self.rows)]
         return tuple(name for name in states if name != NONE and _RULES.states[name].status is None)
 
     @property
     def starts(self) -> str | None:
-        """The only status in which the receiver can do it, also by editing the status in the file; else None."""
+        """The only status in which the receiver can do the operation (also by editing the file's status), else None."""
         is_of_receiver = "receiver" in self.by and len(self.from_statuses) == 1 and self.leads is not None
         return self.from_statuses[0] if is_of_receiver else None
 
     @property
     def leads(self) -> str | None:
-        """The status that it sets; None if it sets none, or one of several."""
+        """The status that the operation sets; None if it sets none, or if the status depends on the handoff."""
         statuses = {_RULES.status_after(row) for row in self.rows}
         return statuses.pop() if len(statuses) == 1 else None
 
     @property
     def usage(self) -> str:
-        """A sentence about the parties and statuses that allow it."""
+        """A sentence that says which parties may do the operation, and in which statuses."""
         statuses = [name.replace("_", " ") for name in self.from_statuses]
         if not statuses:
             return ""
@@ -366,8 +366,8 @@ REVIEWS: Final[frozenset[Verb]] = frozenset(
 KINDS_OF_HANDOFFS: Final = frozenset(
     {"record.imported", *(name for name, kind in KINDS.items() if kind.stream == "handoff")}
 )
-# After an event of these kinds, the handoff itself, or one that waits for it, may be ready to be claimed. The sweep
-# finds every other cause.
+# After an event of these kinds, the handoff itself, or one that waits for it, may be ready to be claimed. The router's
+# sweep, every few seconds, finds the handoffs that are ready for another reason.
 READY_KINDS: Final = frozenset(
     {
         "record.imported",
@@ -439,15 +439,16 @@ class NextCommand(NamedTuple):
     command: str
 
     def led_by(self, acting: str | None) -> str:
-        """Return the words before the command; they name its agent if that is not the ``acting`` one."""
+        """Return the words before the command. They name the agent, unless it is the ``acting`` agent."""
         return "next: " if acting in (None, self.agent) else f"next, for {self.agent}: "
 
 
 def next_on(
     why: Mapping[str, Any], refused: str | None = None, *, shown: Mapping[str, Any] | None = None
 ) -> list[NextCommand]:
-    """Return the next commands for a handoff, or for those that it waits for, from an answer of ``handoffs.why``.
+    """Return the next commands for a handoff, from an answer of ``handoffs.why``.
 
+    If nobody can act on the handoff itself, the commands are for the handoffs that it waits for.
     Reviews by the agent ``refused``, whose review was just refused, are left out. ``shown`` is the handoff if it was
     just displayed.
     """
@@ -458,7 +459,7 @@ def next_on(
         )
         for wait in own or why["waits"]
         if (wait["act"] not in REVIEWS or wait["agent"] != refused)
-        # it would lead to the same command
+        # the command would only show the handoff again
         and not (wait["act"] == "show" and shown is not None and wait["id"] == shown["id"])
     )
     return list(dict.fromkeys(commands))
@@ -492,12 +493,12 @@ _INSTEAD: Final[dict[tuple[str, str], tuple[Verb, str]]] = {
     ("handoff.amended", "in_progress"): ("release", "its receiver can release it, and it can be amended then"),
     ("handoff.amended", "blocked"): ("cancel", "its sender or reviewer can cancel it, and create another"),
 }
-"""For a kind that a status forbids: the operation that achieves the same, and who does it."""
+"""By a kind and a status that forbids it: another operation that is possible, and a clause about who can do it."""
 
 
 @contextmanager
 def saying_way_on(view: Ask, id_: str, kind: str = "", *, acting: str | None = None) -> Iterator[None]:
-    """Add to a refusal of an operation, which signs a ``kind``, its alternative and the commands that come next.
+    """Add to the refusal of an operation that signs ``kind``: an alternative, if any, and the next commands.
 
     Commands of agents other than the ``acting`` one name their agent, so that nobody acts for another.
     """

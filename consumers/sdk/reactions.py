@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
     class Register(Protocol[D]):
-        """Registers a function that takes such events."""
+        """Registers a function that takes events whose data are of the type ``D``."""
 
         def __call__(
             self, function: Callable[[Event[D], Database], Result], /
@@ -55,10 +55,10 @@ class Subscriber:
         the class, the function gets an ``Event[HandoffCompleted]``, and a type checker knows the fields of its data.
 
         The function gets the event and the connection to the subscription's store: a SQLite file, or a PostgreSQL
-        database (psycopg). Its writes there commit in one transaction with the position, so they happen once, even if
-        the process is killed. Its effects elsewhere happen at least once; ``event.id`` is the same each time. Raises
-        Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function without these two parameters, or a coroutine function that
-        this ledger cannot await.
+        database (psycopg). The function's writes there commit in one transaction with the position, so they happen
+        once, even if the process is killed. Effects elsewhere happen at least once; ``event.id`` is the same each time.
+        Raises Refused: ``UNKNOWN_KIND``; ``USAGE`` for a function without these two parameters, or a coroutine function
+        that this ledger cannot await.
         """
         names = kinds_of(kinds)
         if self._handlers is None:
@@ -68,7 +68,7 @@ class Subscriber:
         return self._handlers.on(*names, where=where, read=partial(as_types, types=types) if types else None)
 
     def _subscriptions(self, folder: Path, name: str, store: Path | str | None) -> SubscriptionStore:
-        """Return the store of a subscription; by default it is a file in ``folder``, that of the ledger."""
+        """Return the store of a subscription; by default it is a file in ``folder``, the ledger's folder."""
         if self._handlers is None:
             raise Refused("USAGE", 'no function is registered: add one with @ledger.on("handoff.completed") first')
         is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)

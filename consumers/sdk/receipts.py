@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Anchors(msgspec.Struct, frozen=True, kw_only=True):
-    """The trusted knowledge of a receipt's checker: a vkey, a root key, a policy, the expected event.
+    """The facts that the checker of a receipt trusts: a vkey, a root key, a policy, the expected event.
 
     ``root`` is the beginning of the root key or its fingerprint, ``event`` an entry or a DSSE JSON envelope.
     """
@@ -122,7 +122,7 @@ def check(
     """Return what a receipt proves, from its bytes, the anchors and ``known`` alone.
 
     With ``fail_open``, missing cosignatures of the policy's witnesses are accepted. ``known`` are the checkpoint keys
-    that the receipt's evidence must not leave out (those of the trust store). Raises Refused: ``USAGE`` if the entry or
+    of the trust store, none of which the receipt's evidence may leave out. Raises Refused: ``USAGE`` if the entry or
     a key is missing; the receipt is malformed. Corrupted: ``VERIFICATION_FAILED``, ``NOT_WITNESSED``.
     """
     evidence = evidence_in(receipt)
@@ -143,7 +143,7 @@ def check(
 
 
 def hold(checkpoint: Checkpoint, client: Client) -> None:
-    """Check that a ledger begins with a checkpoint's tree and continues its trusted head. Raises Corrupted."""
+    """Check that a checkpoint, the trusted head and the ledger have one history. Raises Corrupted."""
     remembered = client.trust_store.load()
     if remembered is None:
         head = TrustedHead(checkpoint.size, checkpoint.root.hex())
@@ -152,7 +152,7 @@ def hold(checkpoint: Checkpoint, client: Client) -> None:
             raise history_changed(head, consistency_proof, "the checkpoint")
         return
     receipt, trusted = TrustedHead(checkpoint.size, checkpoint.root.hex()), remembered.trusted
-    # Compare these two directly, not with a third head: a node could show each of them a different branch.
+    # Compare the two heads directly, not each with a third head: a node could show a different branch each time.
     small, large = sorted((receipt, trusted), key=lambda head: head.size)
     consistency_proof = ConsistencyProof(large.size, large.root, client.consistency(small.size, large.size).path)
     if not is_continued(small, consistency_proof):
@@ -179,7 +179,7 @@ def _damage(*, is_possible: bool = True) -> Iterator[None]:
 
 
 def _entry(receipt: Receipt, evidence: Evidence | None, given: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the entry's bytes, and its path in its batch if known. A ``given`` event must be the receipt's."""
+    """Return the bytes of the receipt's entry, and its path in its batch if known; ``given`` must be the same event."""
     if given is not None and given[:1] != b"{":
         if evidence is not None and evidence.entry != given:
             raise Corrupted("VERIFICATION_FAILED", "the receipt is of another entry than the named one")

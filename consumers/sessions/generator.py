@@ -43,7 +43,7 @@ _LEARNED: Final = ("learned", "discovered")
 
 
 class ReportInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An author's inputs for a report; None is derived from the session."""
+    """An author's inputs for a report. Fields that are None are derived from the session."""
 
     task_summary: str | None = None
     key_findings: list[str] | None = None
@@ -153,7 +153,7 @@ def recommend(vectors: Mapping[str, float], unknowns: Sequence[str], status: str
 
 
 def own_steps(steps: Sequence[str], unknowns: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the steps without fillers: the author's own, else the derived ones; and whether there are own ones."""
+    """Return the author's own steps, or else the derived steps, without fillers; and whether they are the author's."""
     useful = [step for step in steps if not _FILLER.match(step)]
     derived_steps = {f"{FIND_OUT}{unknown}" for unknown in unknowns}.union(_ADVICE.values())
     own = [step for step in useful if step not in derived_steps]

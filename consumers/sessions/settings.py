@@ -121,7 +121,7 @@ def _files(folder: Path, chosen: str | None) -> tuple[Path | None, str]:
 
 
 def name_of(text: str) -> str:
-    """Return a name for ``text`` that is legal in a git ref and on a file system, and unique to it."""
+    """Return a name for ``text`` that is legal in a git ref and on a file system; no other text gets it."""
     if not text:
         return _EMPTY
     name = _ILLEGAL.sub(_escaped, text)

@@ -61,7 +61,7 @@ class RemoteHistory:
             return self._verify_signed(reads.consistency(old_size), chain)
 
         if self.has_followed and self.trusted is not None:
-            # The file lacks the heads that were trusted since it was written, and the node must continue those, too.
+            # The node must also continue the heads that were trusted after the file was written.
             self.follow(reads, reads.consistency(self.trusted.size), self.trusted)
         self.has_followed = False
         self.trusted, self.disagreement = self.trust_store.check_log(

@@ -82,8 +82,8 @@ class IgnoredEntry(msgspec.Struct, frozen=True):
 class CheckedStream(msgspec.Struct, frozen=True):
     """A stream as of ``head``: (index, entry bytes) of its valid entries, in order, and the ignored entries.
 
-    ``state`` is the state after the valid entries, or None without one. ``last_ms`` is the time of the last entry under
-    the head (Unix ms), and ``ends`` the signed note on the number of the stream's entries.
+    ``state`` is the state after the valid entries, or None if there are none. ``last_ms`` is the time (Unix ms) of the
+    last entry of the log that ``head`` covers. ``ends`` is the signed note on the number of the stream's entries.
     """
 
     name: str
@@ -96,7 +96,7 @@ class CheckedStream(msgspec.Struct, frozen=True):
 
 
 class _StoredAuthority(msgspec.Struct, array_like=True):
-    """Checked authority as in its file: its head, the index of each event, and the versions of each record."""
+    """The content of the cache file of authority: the head, the index of each event, the versions of each record."""
 
     format: int
     ledger: str
@@ -186,7 +186,7 @@ class StreamReader:
         self._runs: dict[str, _Run] = {}
         self._cached_bytes = 0
         self._last: tuple[TrustedHead, ProvenEntry, Entry] | None = None
-        # A cache for callers that fold streams. They keep it small themselves.
+        # A cache for callers that fold streams. The callers limit its size.
         self.folds: dict[Any, Any] = {}
         self.authority = self._load()
 
@@ -204,7 +204,7 @@ class StreamReader:
             try:
                 checked = self._read(stream, size)
             except DeedbookError:
-                self.authority, self._runs, self._cached_bytes = self._load(), {}, 0  # drops what was not proven
+                self.authority, self._runs, self._cached_bytes = self._load(), {}, 0  # drop unproven entries
                 raise
             self.authority.stored.head = checked.head
             if len(self.authority.stored.indexes) != count:

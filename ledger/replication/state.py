@@ -87,8 +87,9 @@ Observation: TypeAlias = Tick | Interrupted | Beat | Followed | Scrubbed | Strea
 class Timing(msgspec.Struct, frozen=True):
     """The waiting times in milliseconds. A node that does not ``write`` only follows.
 
-    ``missed_ms``: a node without a heartbeat for this time counts as dead. ``lag_ms``: how long a node may lack entries
-    that others have and still answer. ``silent_ms``: how long it answers without an answer of the stream.
+    ``missed_ms``: a node without a heartbeat for this time counts as dead. ``lag_ms``: a node that has lacked entries
+    of others for longer than this time answers no reads. ``silent_ms``: neither does a node that has not reached the
+    stream for longer than this time.
     """
 
     missed_ms: int = int(limits.heartbeats_missed_s * 1000)
@@ -105,19 +106,22 @@ class OwnLog(msgspec.Struct, frozen=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Another node: its last heartbeat, and when that was heard."""
+    """Another node: its last heartbeat, and the time at which this node heard it."""
 
     beat: Beat
     heard_ms: int
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """Everything that a node knows of the others and of the stream.
+    """Everything that a node knows about the other nodes and about the stream.
 
-    ``interrupted_ms``: since when it has been connected and has run. ``awaited``: the nodes that it knew at that time.
-    ``level_ms``: when its log was last as long as the longest known. ``reached_ms``: when it last reached the stream's
-    end. With a ``fault`` it answers nothing. ``damaged`` is the generation in which scrubbing found it. ``reported`` is
-    the last fault of another node for which this one has to scrub.
+    - ``interrupted_ms``: since this time, the node has run and has been connected.
+    - ``awaited``: the nodes that it knew at that time.
+    - ``level_ms``: the last time at which its log was as long as the longest log it knows of.
+    - ``reached_ms``: the last time at which it reached the end of the stream.
+    - ``fault``: the fault because of which it answers no request; empty if there is none.
+    - ``damaged``: the generation of the stream in which scrubbing found the fault.
+    - ``reported``: the last fault that another node reported, and for which this node must scrub.
     """
 
     interrupted_ms: int
@@ -202,6 +206,6 @@ def _cleared(state: NodeState, *, is_over: bool) -> NodeState:
 
 def _hear(state: NodeState, beat: Beat, own: OwnLog, now_ms: int) -> NodeState:
     state = replace(state, peers=state.peers | {beat.node: Peer(beat, now_ms)})
-    # A node whose log is shorter may not rebuild the stream, so one that has more must see the damage, too.
+    # A node with a shorter log may not rebuild the stream, so a node with a longer log must see the damage, too.
     is_new = bool(beat.fault) and not beat.is_apart and not state.fault and beat.size <= own.size
     return replace(state, reported=f"{beat.generation}: {beat.fault}") if is_new else state

@@ -204,7 +204,7 @@ class Service:
         self._watcher, self._has_all = watcher, has_all
         self._threads = ThreadPoolExecutor(limits.read_threads_max, thread_name_prefix="deedbook-service")
         self._upload_threads = ThreadPoolExecutor(upload_threads_max, thread_name_prefix="deedbook-service-upload")
-        # One of several nodes takes the submissions of its own server's agents.
+        # If there are several nodes, each takes the submissions of the agents that are connected to its own server.
         self._submissions = Intake(
             partial(subjects.node_submit_subject, node="" if client.order is None else client.node),
             self._answering(self._submit, "deedbook.submit"),
@@ -262,7 +262,7 @@ class Service:
         return "ready" if self._admits else "follower" if self._reads_on else "catching up"
 
     async def take(self, *, admits: bool, reads: bool) -> None:
-        """Set whether this node accepts submissions, and whether reads; a node that lacks entries must not."""
+        """Set whether this node accepts submissions, and whether it answers reads. If it lacks entries, it may not."""
         self._admits, self._reads_on = admits, reads
         for intake, served in self._intakes():
             await intake.follow(served)
@@ -391,7 +391,7 @@ class _ReadAhead(NamedTuple):
 
 
 def known_size(arguments: Any) -> int:
-    """Return the size of the log that the caller knows: the size of its head, or up to an entry that it names."""
+    """Return how many entries the log has, as far as the caller's arguments show: by a head or an entry in them."""
     match arguments:
         case _StreamHeads():
             return arguments.size
@@ -457,5 +457,5 @@ def _encoded(answer: Any) -> bytes:
 
 
 def _fields(value: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a struct by name, also of one that is encoded as an array."""
+    """Return the fields of a struct by name, even if the struct is encoded as an array."""
     return {name: getattr(value, name) for name in value.__struct_fields__}

@@ -41,7 +41,7 @@ OPEN: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if
 UNFINISHED: Final = frozenset(status for status in OPEN if stage_of(status) != "completed")
 
 _OPEN_SQL: Final = "h.is_history = 0 AND h.status IN ({})".format(", ".join(f"'{status}'" for status in OPEN))
-# The statuses in which a dependency still blocks, by the status that unlocks.
+# Maps the status at which a dependency unlocks a handoff to the statuses in which the dependency still blocks it.
 _HOLDING: Final = {at: {status for status in OPEN if not is_unlocked(status, at)} for at in get_args(UnlockAt)}
 # The dependencies of the handoff ``h``, in order, as JSON.
 _DEPENDS_ON: Final = """(
@@ -76,7 +76,7 @@ Graph: TypeAlias = "dict[str, list[str]]"
 class HandoffGraph(Arguments, frozen=True, rename={"is_all": "all"}):
     """The part to draw: the dependencies of the handoff ``id``, its ``dependents``, or all open handoffs.
 
-    ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``all`` draws finished ones as well.
+    ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``all`` draws finished handoffs, too.
     """
 
     id: str | None = None
@@ -251,7 +251,7 @@ def graph_handoffs(context: QueryContext, args: HandoffGraph) -> Tree:
 
 
 def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
-    """Return the handoffs around one. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
+    """Return a handoff and the handoffs around it. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``."""
     open_ = _links(context, "", _OPEN_SQL) if args.id is None else {}
     end = next(iter(critical_path(still_waits_for(open_))[::-1] or open_), None)
     root = end if args.id is None else id_of(context, "handoff", args.id)
@@ -260,7 +260,7 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
     links = before | {name: link for name, link in behind.items() if name in hops}
     if args.is_all:
         links = _links(context, "", "TRUE") | links
-    # The blocking handoffs: from this one down, as long as one waits.
+    # Collect the blocking dependencies of this handoff, and of each collected handoff that itself waits.
     holding: dict[str, list[str]] = {}
     for name in (waiting := [] if root is None else [root]):  # the list grows in the loop
         link = links.get(name)
@@ -287,7 +287,7 @@ def around_handoff(context: QueryContext, args: Surroundings) -> Surrounding:
 
 
 def _hops(root: str, before: Links, behind: Links, depth: int) -> dict[str, int]:
-    """Return the number of steps from a handoff to each connected one (negative before it), the nearest first."""
+    """Return the steps from a handoff to each connected one: negative to dependencies, positive to dependents."""
     hops = {root: 0}
     waits_for = {name: link.depends_on for name, link in before.items()}
     waited_for_by = reversed_graph({name: link.depends_on for name, link in behind.items()})
@@ -307,7 +307,7 @@ def _drawn(context: QueryContext, args: HandoffGraph, root: str | None) -> tuple
     links = _links(context, "", "TRUE" if args.is_all else _OPEN_SQL) if root is None else _linked(context, _DOWN, root)
     if root is not None or args.is_all:
         return links, {name: link.depends_on for name, link in links.items()}
-    # Among finished dependencies, draw only those that block for ever: cancelled, rejected, missing.
+    # Draw a finished dependency only if it blocks for ever: if it was cancelled or rejected, or is missing.
     elsewhere = sorted(set(chain.from_iterable(link.depends_on for link in links.values())) - links.keys())
     sql = "SELECT id, status FROM handoffs WHERE id IN (SELECT value FROM json_each(?))"
     status: dict[str, Status] = {row["id"]: row["status"] for row in context.rows(sql, (json_list(elsewhere),))}

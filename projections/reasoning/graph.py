@@ -57,8 +57,8 @@ class ReasoningDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """The changes between two versions; an absent field stays as it is.
 
     ``steps_added`` follow the steps that are kept. ``assumptions_updated`` maps a step to the settlements of its
-    assumption, which are added to those that it has. ``steps_removed`` lose their dependencies too; ``steps_retracted``
-    also all links to them.
+    assumption, which are added to those that it has. ``steps_removed`` leave with their dependencies;
+    ``steps_retracted`` leave with their dependencies and with every link to them.
     """
 
     task: str | UnsetType = UNSET
@@ -132,7 +132,7 @@ def apply_change(state: GraphState, change: ReasoningDelta) -> GraphState:
 def _without(
     steps: tuple[tuple[int, str], ...], dependencies: dict[int, tuple[int, ...]], gone: set[int]
 ) -> tuple[tuple[tuple[int, str], ...], dict[int, tuple[int, ...]]]:
-    """Return steps and links without some steps and without every link of them and to them."""
+    """Return steps and links without the steps ``gone`` and without every link from or to them."""
     links = {number: tuple(on for on in rests_on if on not in gone) for number, rests_on in dependencies.items()}
     left = {number: rests_on for number, rests_on in links.items() if rests_on and number not in gone}
     return tuple(item for item in steps if item[0] not in gone), left
@@ -150,8 +150,8 @@ def state_of(memory: ReasoningMemory) -> GraphState:
 
 def canonical_text(state: GraphState) -> bytes:
     """Return the bytes whose SHA-256 is the version's ref. They equal those of ``memory.canonical_json``."""
-    # In the order of the keys. Links are only numbers, so the spaces of ``json.dumps`` are added afterwards. Encoding
-    # them with ``json.dumps`` took longer than SHA-256 over the whole graph.
+    # The fields are in the order of their keys. Links are only numbers, so the spaces of ``json.dumps`` are added
+    # afterwards. Encoding links with ``json.dumps`` took longer than SHA-256 over the whole graph.
     links = dict(sorted(state.dependencies.items()))
     dependencies = msgspec.json.encode(links).replace(b",", b", ").replace(b":", b": ").decode()
     before = {name: getattr(state, name) for name in ("ai_id", "conclusion", "confidence_in_reasoning")}

@@ -69,7 +69,7 @@ class _Phrase(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The phrase as an SQL literal, in the form of ``words``: each word between spaces of its own."""
+        """The phrase as an SQL literal, in the form of ``words``: with a space before and after each word."""
         return _literal(" " + "  ".join(self.words) + ("" if self.is_beginning else " "))
 
     @property
@@ -97,7 +97,7 @@ class _Phrase(NamedTuple):
 
     @property
     def times(self) -> str:
-        """The SQL for the number of occurrences in ``w.words``."""
+        """The SQL for the number of times that the phrase occurs in ``w.words``."""
         if len(self.words) > 1 and self.words[0] == self.words[-1]:  # it may overlap itself
             return f"regexp_count(w.words, '(?=' || {self.text} || ')')"
         return f"(octet_length(w.words) - octet_length(replace(w.words, {self.text}, ''))) / octet_length({self.text})"
@@ -119,7 +119,7 @@ def stored_words(text: str) -> tuple[str, int, str]:
 
 
 def counts_of(name: str) -> str:
-    """Return the name of the table that counts the rows of a full-text table with each lexeme."""
+    """Return the name of the table that stores how many rows of a full-text table contain each lexeme."""
     return f"deedbook_counts_{name}"
 
 
@@ -131,7 +131,7 @@ def word_counts(texts: Iterable[str]) -> Counter[str]:
 def hits_of(expression: str, *, is_ranked: bool) -> str:
     """Return the SELECT of the hits of a full-text query: ``rowid`` and, with ``is_ranked``, ``rank`` as in FTS5.
 
-    It is text and no function, so PostgreSQL does not parse the query again for each of a million hits.
+    The SELECT is text, not an SQL function, so PostgreSQL does not parse the query again for each of a million hits.
     """
     clauses = _clauses(expression)
     if not is_ranked:

@@ -61,7 +61,7 @@ class NotifierStore(Subscriptions):
         self.run("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
 
     def end(self, keys: Iterable[EpisodeKey]) -> None:
-        """Delete episodes that are over; their deliveries stay until they are delivered or given up."""
+        """Delete episodes that are over. Their deliveries stay until they arrive or become dead letters."""
         for key in keys:
             self.run("DELETE FROM episodes WHERE kind = ? AND id = ? AND agent = ? AND action = ?", *key)
 
@@ -72,7 +72,7 @@ class NotifierStore(Subscriptions):
         self.run(f"{sql}VALUES (?, ?, ?, 0, ?, '', ?)", notification.id, channel, stored, now_ms, now_ms)
 
     def due(self, channel: str, now_ms: int) -> Delivery | None:
-        """Return the delivery of a channel that is due, the one that has waited longest, or None."""
+        """Return the delivery of a channel that has been due for the longest time; None if none is due."""
         sql = f"{_SELECT} WHERE channel = ? AND next_ms <= ? ORDER BY next_ms, number LIMIT 1"
         rows = self._deliveries(sql, (channel, now_ms))
         return rows[0] if rows else None

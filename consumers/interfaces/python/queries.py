@@ -397,7 +397,7 @@ class HandoffsQueries(QueryFamily):
         limit: int = 100,
         as_of: int | str | None = None,
     ) -> Surrounding:
-        """Return the handoffs around one. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
+        """Return a handoff and the handoffs around it. Raises Refused: ``NOT_FOUND``, ``REF_AMBIGUOUS``.
 
         ``id`` is the handoff in the middle (default: the end of the longest unfinished chain).
 
@@ -502,8 +502,8 @@ class HandoffsQueries(QueryFamily):
 
         The part to draw: the dependencies of the handoff ``id``, its ``dependents``, or all open handoffs.
 
-        ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``is_all`` draws finished ones as
-        well.
+        ``after`` is the ``next`` of the previous page, ``limit`` the lines of a page; ``is_all`` draws finished
+        handoffs, too.
 
         ``limit``: Rows of a page.
         """

@@ -67,7 +67,7 @@ hash_digits_min: Final = 8
 readings_max: Final = 8
 finding_shown_max_chars: Final = 40
 line_max_chars: Final = 20_000
-# the lines of a file, times the number of cited lines, which counts as at least ten
+# the number of lines in a file, times the number of cited lines (at least ten)
 lines_searched_max: Final = 200_000
 lines_cited_max: Final = 500
 telling_chars_min: Final = 8
@@ -109,7 +109,7 @@ class LookUp(NamedTuple):
 
 
 class _Comparison(NamedTuple):
-    """The status of cited lines, a note, their digest as they are now, and the line where they are now."""
+    """The status of cited lines, a note, the digest of the lines as they are now, and the line where they are now."""
 
     status: EvidenceStatus
     note: str
@@ -139,9 +139,9 @@ def parse_evidence(reference: str) -> list[Evidence]:
 
 
 def references_of(step: ReasoningStep) -> list[str]:
-    """Return the step's references, those in its premises as ``(verified in path:line)``, and those of settlements.
+    """Return the references of a step: its evidence, ``(verified in path:line)`` in premises, settlements' evidence.
 
-    A settlement that a newer one by the same agent replaced does not count.
+    If an agent settled the step several times, only the newest settlement counts.
     """
     named = [match[1].strip() for premise in step.premises for match in _VERIFIED_IN.finditer(premise)]
     settling = (reference for settlement in counting(step) for reference in settlement.evidence)
@@ -216,7 +216,8 @@ def cite(
 ) -> tuple[list[T], list[str]]:
     """Return the drafts with the digests of the cited text, and a warning for each piece of evidence that is missing.
 
-    A warning about a step names the call that retracts it: the draft's item of ``retractions``, and the step's number.
+    ``retractions`` has a command for each draft that retracts a step; a warning about a step shows it with the step's
+    number.
     Evidence is looked up in the git work tree of the working folder, and refs in the ledger of ``view``. For a graph
     from elsewhere (not ``is_own``) all problems are warnings. Raises Refused: ``INVALID_FIELD`` for evidence that has
     no valid form, or leads out of the tree.
@@ -378,7 +379,7 @@ def _choose(possible: list[Evidence], reads: Reads) -> tuple[Evidence, Parts, Ev
 def _compare(
     evidence: Evidence, file: FileText, earlier: EvidenceCheck | None, known: str, reads: Reads
 ) -> _Comparison:
-    """Return the status of the lines; if the text moved, its digest and line are those of the new place.
+    """Return the status of the lines. If the text moved, the result has the digest and line of the new place.
 
     ``earlier`` is the result of an earlier check, ``known`` the digest that the lines should have ("": unknown).
     """

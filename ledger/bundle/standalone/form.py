@@ -270,10 +270,10 @@ def texts_at(path: list[str] | None, data: Any) -> list[str]:
 
 
 def blobs_in(tables: Any, kind: str, data: dict[str, Any], raw: bytes) -> list[str]:
-    """Return the blobs that data needs: those of ``blobs``, kept ``artifacts``, and those of ``sealable`` texts.
+    """Return the blobs that data names in the fields of ``tables``: ``blobs``, kept ``artifacts``, ``sealable`` texts.
 
     An imported record may say that only the digest of its original is here. In an event of a declared kind, each text
-    may be a sealed one. ``raw`` is the stored body: if it has no ref, the fields are not read.
+    may be sealed. ``raw`` is the stored body: if it has no ref, the fields are not read.
     """
     # An escape such as \u0062 may stand for a letter of a ref.
     if not (b"blake3:" in raw or b"sha256:" in raw or b"\\u" in raw):

@@ -32,8 +32,8 @@ day_ms: Final = 86_400_000
 class Section(NamedTuple):
     """A section of the page: its title, and the source of its rows with the ``arguments`` of this section.
 
-    ``tag`` names the argument for this facet. A section without tags is left out if a tag is chosen. ``kinds`` are the
-    events whose texts it shows.
+    ``kinds`` are the kinds of events whose texts the section shows. ``tag`` is the name of the query's argument for a
+    chosen tag. If it is empty, the section has no tags, and is left out when a tag is chosen.
     """
 
     title: str
@@ -105,8 +105,8 @@ def week(context: PageContext) -> Page:
 
     ``sections`` are lists of rows with their totals, ``agents`` the agents that reported, with their calibration, and
     ``overlaps`` pairs of reports about the same work. ``?kind=`` names one section, which then has pages, and
-    ``?text=`` keeps what contains these words (``found``). ``newest`` is the last week before an empty period in which
-    something happened.
+    ``?text=`` selects the entries with these words (``found``). If nothing happened in the period, ``newest`` is the
+    last week before it in which something happened.
     """
     facets = read(context, "/week", "text", "kind", fields=FIELDS)
     chosen, text = facets.others["kind"], facets.others["text"]
@@ -219,7 +219,7 @@ def _agents(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _overlaps(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return pairs of reports about the same work, as far as the chosen agent wrote one of them."""
+    """Return pairs of reports about the same work. If an agent is chosen, one report of each pair is by that agent."""
     answer = context.ask("reports.overlap", since=filters["since"], until=filters["until"], limit=overlaps_max)
     pairs = [
         {
@@ -234,7 +234,7 @@ def _overlaps(context: PageContext, filters: Mapping[str, Any]) -> list[dict[str
 
 
 def _newest(context: PageContext, filters: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the query of the week that ends with the last day on which something happened before the period."""
+    """Return the query for the seven days up to the last day before the period on which something happened."""
     earlier = {"until": filters["since"], "agent": filters["agent"], "limit": 1}
     answers = [context.ask("sessions.list", **earlier), context.ask("handoffs.list", history="shown", **earlier)]
     times = [item.get("changed_ms", item["happened_ms"]) for answer in answers for item in answer["items"]]

@@ -1,4 +1,4 @@
-"""Every page in a real browser: no error in the console, of the policy, or for users of screen readers and keyboards.
+"""Opens every page in a real browser: it has no errors in the console, in its layout, or for users of screen readers.
 
 In `make test` Chromium judges one address of each route, in a width and colour scheme that take turns, and measures it
 in all three widths; in `make faults` Chromium and Firefox judge all addresses in all six looks.
@@ -34,7 +34,7 @@ CUT = """[...document.querySelectorAll("main *")].filter((one) => getComputedSty
   one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline" && one.tagName !== "PROGRESS" &&
   getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
 
-# A table that is wider than its card hides columns, on which a key may be compromised.
+# A table that is wider than its card hides columns, and a hidden column could say that a key is compromised.
 CUT_TABLES = """[...document.querySelectorAll(".scroll:has(> table)")].filter((one) =>
   one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute("aria-label") + " is cut")"""
 
