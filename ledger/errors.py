@@ -354,8 +354,19 @@ def newer_version(what: str, version: object, known: object, otherwise: str = ""
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three ``names`` that are spelled like the unknown ``name``, the nearest first."""
-    return get_close_matches(name, {*names}, n=3, cutoff=0.65)
+    """Return up to three ``names`` that are spelled like the unknown ``name``, the nearest first.
+
+    The name of a stream, TYPE/ID, is compared by its id with those of the same type, which alone makes nothing similar.
+
+    >>> near("handoff/event-bs", ["handoff/event-bus", "handoff/for-leaver"]), near("handof/x", ["handoff/x"])
+    (['handoff/event-bus'], ['handoff/x'])
+    """
+    kind = name[: name.find("/") + 1]
+    same, others = set[str](), set[str]()
+    for one in names:
+        (same if kind and one.startswith(kind) else others).add(one)
+    alike = get_close_matches(name[len(kind) :], {one[len(kind) :] for one in same}, n=3, cutoff=0.65)
+    return [f"{kind}{one}" for one in alike] or get_close_matches(name, others, n=3, cutoff=0.65)
 
 
 def did_you_mean(names: Sequence[str]) -> str:
