@@ -24,6 +24,7 @@ from deedbook.ledger.events.authority import (
     KeyRotated,
     LedgerCreated,
     Protection,
+    Role,
     RoleGranted,
     RoleRevoked,
 )
@@ -112,9 +113,9 @@ def demote(ledger: Ledger) -> None:
         ledger.emit(ROOT, "agent/rita", RoleRevoked(agent="rita", role=role))
 
 
-def promote(ledger: Ledger) -> None:
-    """Make bob an admin."""
-    ledger.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role="admin"))
+def promote(ledger: Ledger, role: Role = "admin") -> None:
+    """Make bob an admin, or grant him another role."""
+    ledger.emit(ROOT, "agent/bob", RoleGranted(agent="bob", role=role))
 
 
 CHANGES: Final[dict[str, tuple[Callable[[Ledger], None], str]]] = {
@@ -128,6 +129,10 @@ CHANGES: Final[dict[str, tuple[Callable[[Ledger], None], str]]] = {
     "rita is removed": (remove, "closed since entry 4"),
     "rita loses her roles": (demote, "closed since entry 5"),
     "bob becomes an admin": (promote, "open (the keys of bob and rita have no passphrase)"),
+    "bob becomes a human": (
+        lambda ledger: promote(ledger, "human"),
+        "open (the keys of bob and rita have no passphrase)",
+    ),
     "root opens its key": (
         lambda ledger: rotate(ledger, ROOT, "none"),
         "open (the keys of rita and root have no passphrase)",

@@ -257,6 +257,14 @@ def test_changed_member_of_a_batch_is_named(ledger: Ledger, field: str) -> None:
     assert index in named(fsck(ledger.home.path))
 
 
+def test_wrong_signature_of_the_first_of_a_batch_is_named_alone(ledger: Ledger) -> None:
+    fill(ledger)
+    entries = entries_of(ledger)
+    first = next(index for index, data in enumerate(entries) if decode_entry(data).batch_size == 12)
+    overwrite(ledger, {first: changed(entries[first], sig=bytes(64))})
+    assert [one.index for one in audit(ledger).problems if one.code == "SIGNATURE_INVALID"] == [first]
+
+
 def test_batch_cut_short_is_named(ledger: Ledger, tmp_path: Path) -> None:
     fill(ledger)
     entries = entries_of(ledger)
