@@ -29,6 +29,7 @@ from deedbook.ledger.events.entries import read_event
 from deedbook.ledger.events.fields import EventData
 from deedbook.ledger.events.question import QuestionAnswered, QuestionSettled
 from deedbook.ledger.events.review import ReviewAnswered, Verdict
+from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
 from deedbook.ledger.lifecycle.handoff import HandoffState
 
 # Fields that the content shows elsewhere, or that are derived from others.
@@ -52,12 +53,13 @@ def handoff_form(
 ) -> dict[str, Any] | None:
     """Return the data of a handoff's form; None if the human has nothing to decide.
 
-    ``{"path", "page", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "number", "since",
-    "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``: ``fields`` are the hidden
-    fields, and ``signs`` is the ref of the version; a verification signs that of the result. ``since`` is the last
-    version that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the fields,
-    each with its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file`` the lines
-    of its file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and these lines.
+    ``{"path", "page", "kind", "id", "signs", "fields", "choices", "note", "needs_passphrase", "gate", "number",
+    "since", "between", "sections", "questions", "asked", "result", "only_in_file", "citations"}``: ``fields`` are the
+    hidden fields, and ``signs`` is the ref of the version; a verification signs that of the result. ``since`` is the
+    last version that this human approved (None: none), ``between`` are the versions after it, and ``sections`` the
+    fields, each with its change since then. ``asked`` are the criteria with a requested waiver, and ``only_in_file``
+    the lines of its file that no field has. ``handoff`` is an answer of ``handoffs.show`` with its reasonings and
+    these lines.
     """
     choices = handoff_choices(context, handoff, versions["to"])
     if not choices:
@@ -147,6 +149,7 @@ def form_about(
             "note": note,
             "choices": buttons,
             "needs_passphrase": not context.session.signer.left_s,
+            "gate": gate_text(read_gate(as_of["gate"])),
             **extra,
         }
         if buttons

@@ -48,14 +48,17 @@ _ELSEWHERE: Final = (
 # The kinds of events about a handoff's tasks or criteria.
 _OF_TASKS: Final = ("handoff.task_checked",)
 _OF_CRITERIA: Final = ("handoff.criterion_checked", "handoff.waiver_asked", "handoff.criterion_waived")
+# The events that give a result, and send it back.
+_REQUESTED: Final = "handoff.changes_requested"
+_OF_RESULT: Final = ("handoff.completed", _REQUESTED)
 
 
 def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
-    "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file"}``. ``form`` is None if there is
-    nothing to decide.
+    "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file", "sent_back"}``. ``form`` is None
+    if there is nothing to decide. ``sent_back`` is the event that requested changes of the present result.
     ``original`` is the beginning of the imported file (None: not imported, or not stored; empty: too large), and
     ``only_in_file`` the lines of the handoff's file that no field has (None: the file is not here or is not a handoff
     file). ``log`` is newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion
@@ -84,6 +87,7 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
         "original": _beginning_of(context, row["original"]),
         "only_in_file": row["only_in_file"],
         "done": receipt_of(context, "handoff", row, context.number("done")),
+        "sent_back": _sent_back(row),
     }
     return Page("handoff.html", row["title"] or name, data, status, path_to("handoff", name) if problem else "")
 
@@ -117,6 +121,13 @@ def _with_last_event(
     log = [event for event in handoff["log"] if event["kind"] in kinds and event["event_index"] > start]
     last = {event["position"]: event for event in log}
     return [row | {"said": last.get(row["position"])} for row in rows]
+
+
+def _sent_back(handoff: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the last request for changes; None if the work was completed after it, or nobody requested changes."""
+    of_result = (event for event in reversed(handoff["log"]) if event["kind"] in _OF_RESULT)
+    last = next(of_result, None)
+    return last if last is not None and last["kind"] == _REQUESTED else None
 
 
 def review(context: PageContext, note: str = "", problem: dict[str, Any] | None = None, status: int = 200) -> Page:

@@ -354,6 +354,34 @@ def test_a_result_is_shown_with_each_criterion_beside_its_evidence(rita: Viewer)
     assert page.index("It is green") < page.index("make test:") < page.index("Verify v1")
 
 
+def test_work_that_was_sent_back_says_by_whom_and_is_not_shown_as_accepted(rita: Viewer) -> None:
+    ledger = rita.ledger
+    ledger.approve("y", ledger.hand_over("y", tasks=["one"], criteria=["two"]))
+    ledger.claim("y")
+    ledger.emit("bob", "handoff/y", kinds.HandoffTaskChecked(position=0))
+    met = ledger.emit("bob", "handoff/y", kinds.HandoffCriterionChecked(position=0, evidence="e")).index
+    ledger.emit("bob", "handoff/y", kinds.HandoffCompleted(summary="the result"))
+    assert rita.data("/h/y")["sent_back"] is None
+    assert 'class="all"' in rita.page("/h/y")
+    result = rita.data("/h/y")["handoff"]["result"]
+    ledger.emit("rita", "handoff/y", kinds.HandoffChangesRequested(result=result, reasons=["no"]))
+    page = rita.page("/h/y")
+    words = re.sub(r"\s+", " ", re.sub("<[^>]+>", "", page))
+    sent_back = f"by rita #{met + 2}"
+    assert re.search(rf"was met by bob, [0-9-]+ · #{met} · prove; reopened {sent_back}", words)
+    assert re.search(rf"completed by bob, [0-9-]+ · #{met + 1} · prove; then changes were requested {sent_back}", words)
+    assert 'class="all"' not in page
+    assert 'class="all"' not in rita.page("/").partition('id="c-y"')[2].partition("</li>")[0]
+
+
+def test_an_open_gate_is_named_beside_the_buttons(rita: Viewer) -> None:
+    rita.ledger.hand_over("x")
+    for page in (rita.page("/h/x"), rita.page("/", open="x")):
+        above = page.partition('<button class="yes"')[0].rpartition("passphrase")[0]
+        assert "a program of the same user can approve without" in above
+        assert '<p class="wait">Gate: open' in above
+
+
 def test_before_there_is_a_result_changes_are_a_question_to_the_sender(rita: Viewer) -> None:
     rita.ledger.hand_over("x")
     refused(rita, press(rita, "ask"), 400, "needs a note")

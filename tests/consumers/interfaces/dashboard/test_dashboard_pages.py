@@ -152,7 +152,11 @@ def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
     assert viewer.data("/e/4")["row"]["compromised"] == 5
     assert "compromised" in viewer.page("/e/4")
     assert "compromised" in viewer.page("/events")
-    assert "compromised" in viewer.page("/")
+    page = viewer.page("/")
+    assert "compromised signature" in page.partition('id="q-x:approve"')[2].partition("</li>")[0]
+    assert "compromised signature" in page.partition('id="c-x"')[2].partition("</li>")[0]
+    viewer.ledger.hand_over("y", sender="bob", to="alice", depends_on=["x"])
+    assert "compromised signature" in viewer.page("/h/y").partition('href="/h/x"')[2].partition("</li>")[0]
 
 
 def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
