@@ -161,15 +161,24 @@ def _report_on(row: dict[str, Any], agents: Agents) -> int | None:
     return report_on_signature(agents, row["key"], "reasoning.validated", stream, row["event_index"])
 
 
+def outcome_of(counts: Counts, *, passed: bool, is_compromised: bool) -> Outcome:
+    """Return the outcome of one report: ``unchecked`` if it passed without a check of everything."""
+    # Without evidence, or with an inference from nothing, a report proves nothing.
+    is_whole = 0 < counts.evidence == counts.evidence_ok and not counts.inferences_unlinked
+    is_sure = is_whole and not _unchecked_assumptions(counts) and not is_compromised
+    return "failed" if not passed else "passed" if is_sure else "unchecked"
+
+
+def _unchecked_assumptions(counts: Counts) -> int:
+    # An assumption that only others settled was not checked here: authors must not raise trust by settling their own.
+    return counts.assumptions - counts.assumptions_held - counts.assumptions_refuted
+
+
 def _voice(row: dict[str, Any], compromised: int | None, now_ms: int, refuted: set[int]) -> Voice:
     data = read_json(row["data"], ReasoningValidated)
     counts = data.counts
-    # An assumption that only others settled was not checked here: authors must not raise trust by settling their own.
-    missing = counts.assumptions - counts.assumptions_held - counts.assumptions_refuted
-    # Without evidence, or with an inference from nothing, a report proves nothing.
-    is_whole = 0 < counts.evidence == counts.evidence_ok and not missing and not counts.inferences_unlinked
-    is_sure = is_whole and compromised is None
-    outcome: Outcome = "failed" if not row["passed"] else "passed" if is_sure else "unchecked"
+    missing = _unchecked_assumptions(counts)
+    outcome = outcome_of(counts, passed=row["passed"], is_compromised=compromised is not None)
     stand = evidence_summary(counts, data.evidence)
     if missing > 0:
         stand += f", {missing} assumption{'s' * (missing > 1)} unchecked"

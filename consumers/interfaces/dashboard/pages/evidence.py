@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from deedbook.consumers.interfaces.dashboard.page import PageContext
-from deedbook.consumers.reasoning.compressor.transfer import fetch
+from deedbook.consumers.reasoning.compressor.transfer import fetch, receive_brief
+from deedbook.consumers.reasoning.explanation import explain_brief
 from deedbook.consumers.reasoning.places import Places, places_in
 from deedbook.consumers.reasoning.validator.trees import tree_of, work_tree
 from deedbook.ledger.errors import DeedbookError
+from deedbook.ledger.events.reasoning import Counts
+from deedbook.ledger.format.codec import convert
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.location import project_path, resolved
 from deedbook.ledger.home.trust import actions_of
+from deedbook.projections.briefs.prompt import TransferLevel
 from deedbook.projections.reasoning.delta import describe_change
 from deedbook.projections.reasoning.memory import ReasoningMemory
+from deedbook.projections.validations.answers import Outcome
+from deedbook.projections.validations.queries import outcome_of
 
 OpenPlaces: TypeAlias = Callable[[], Places]
 
@@ -74,21 +80,37 @@ def _cited_in(places: OpenPlaces, *texts: str) -> list[dict[str, Any]]:
 def _looked(context: PageContext, places: OpenPlaces, citations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for citation in citations:
-        looked = None
+        checked: dict[str, Any] = {"looked": None}
         if citation["measured"]:
             ref = citation["reasoning_ref"]
             validations = [] if places().folder else validations_of(context, ref)[1]
-            looked = places().of_graph(fetch(context.view, ref).memory, validations)
-        rows.append({**citation, "looked": looked})
+            memory = fetch(context.view, ref).memory
+            checked = {"looked": places().of_graph(memory, validations), **_brief_of(context, ref, memory)}
+        rows.append({**citation, **checked})
     return rows
+
+
+def _brief_of(context: PageContext, ref: str, memory: ReasoningMemory) -> dict[str, Any]:
+    """Return the fidelity of the brief that the page of a reasoning shows first, and the number of steps left out."""
+    explained = explain_brief(receive_brief(context.view, ref, TransferLevel.STANDARD, memory=memory))
+    left_out = sum(not step["in_text"] for step in explained["steps"])
+    return {"measured": explained["measured"], "left_out": left_out}
 
 
 def validations_of(context: PageContext, ref: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Return the newest validation reports of a version, those of them that count, and the version's authors."""
     origins = context.ask("reasoning.existing", ids=context.ask("reasoning.origins", id=ref)["ids"])["reasonings"]
     owners = sorted({origin["author"] for origin in origins.values()})
-    reports = context.ask("validations.list", id=ref, limit=validations_shown_max)["items"]
+    reports = [
+        report | {"outcome": _outcome_of(report)}
+        for report in context.ask("validations.list", id=ref, limit=validations_shown_max)["items"]
+    ]
     return reports, [report for report in reports if report["author"] not in owners], owners
+
+
+def _outcome_of(report: Mapping[str, Any]) -> Outcome:
+    counts = convert(report["data"]["counts"], Counts)
+    return outcome_of(counts, passed=report["passed"], is_compromised="compromised" in report)
 
 
 def with_reasonings(context: PageContext, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

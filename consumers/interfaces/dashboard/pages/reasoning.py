@@ -16,6 +16,7 @@ from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.evidence import project_places, validations_of
 from deedbook.consumers.reasoning.compressor.transfer import ReceivedBrief, described, fetch, receive_brief
 from deedbook.consumers.reasoning.explanation import explain_brief
+from deedbook.consumers.reasoning.snapshots.act import act_on
 from deedbook.consumers.sdk.text import sanitize_line
 from deedbook.ledger.client.client import Ask
 from deedbook.ledger.errors import Refused
@@ -54,6 +55,8 @@ def reasoning(context: PageContext) -> Page:
         before = fetch(context.view, against)
         after = fetch(context.view, version["ref"], have=before.memory)
         delta = describe_change(before.memory, after.memory) | {"sent": msgspec.to_builtins(after.sent)}
+    # Citations are decided by the same rules; here they read the fidelity of the text on the page.
+    decision = act_on(context.view, version["ref"], fidelity=explained["measured"]["value"])
     reports, others, owners = validations_of(context, version["ref"])
     with project_places(context) as places:
         checks = places().of_graph(received.memory, others)
@@ -73,7 +76,8 @@ def reasoning(context: PageContext) -> Page:
             "compromised": row.get("compromised"),
         },
         "brief": described(received).to_dict(),
-        "rules": msgspec.to_builtins(received.answer.all_rules),
+        "decision": {"action": decision.action, "may_act": decision.may_act},
+        "rules": msgspec.to_builtins(decision.answer.all_rules),
         "sections": explained["sections"],
         "fidelity": explained["measured"],
         "is_full": "full" in context.query,

@@ -7,10 +7,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from graphs import graph
+from graphs import audit_graph, graph
 from looking import Viewer, look, seal
 from test_dashboard_reasoning import record
 
+from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.events import handoff as kinds
 from deedbook.ledger.events.reasoning import ReasoningExtended, Step
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
@@ -51,6 +52,22 @@ def test_every_page_gives_the_same_figures(rita: Viewer) -> None:
     for address, page in pages.items():
         assert FIGURES in page, address
         assert [re.search(rf"1 {word}\b", page) is not None for word in ("changed", "gone")] == [True, True], address
+
+
+def test_every_page_says_the_same_about_a_brief_and_whether_it_is_enough(viewer: Viewer) -> None:
+    ref = record(viewer, "audit", audit_graph())
+    viewer.ledger.hand_over("x", reasoning_refs=[ref])
+    (citation,) = viewer.data("/h/x")["reasoning"]
+    reasoning = viewer.data("/r/audit")
+    left_out = sum(reason["count"] for reason in reasoning["dropped"])
+    assert (citation["measured"], citation["left_out"]) == (reasoning["fidelity"], left_out)
+    assert f"{left_out} of " in viewer.page("/r/audit")
+    for address, query in (("/", {"open": "x"}), ("/h/x", {})):
+        assert f"{counted(left_out, 'step')} left out" in viewer.page(address, **query)
+    for address, query in (("/", {"open": "x"}), ("/h/x", {}), ("/r/audit", {})):
+        assert "needs a review" in viewer.page(address, **query)
+    assert (citation["action"], citation["may_act"]) == tuple(reasoning["decision"].values())
+    assert "no rule asks" not in viewer.page("/r/audit")
 
 
 def test_a_place_is_shown_as_it_was_signed_and_as_it_is_now(rita: Viewer) -> None:

@@ -8,6 +8,7 @@ import pytest
 from graphs import CHINESE, audit_graph, chain, graph
 
 from deedbook.consumers.importers.reasoning import extensions_of, submissions_of
+from deedbook.consumers.interfaces.dashboard.page import templates
 from deedbook.consumers.reasoning.validator.validator import ReasoningValidator
 from deedbook.ledger.client.author import Draft
 from deedbook.ledger.events.reasoning import (
@@ -48,6 +49,45 @@ def test_the_whole_graph_as_json_is_behind_a_fold(viewer: Viewer) -> None:
     record(viewer, "small", graph(values | {"dependencies": {}}))
     fold = viewer.page("/r/small").partition("<summary>as JSON</summary>")[2].partition("</details>")[0]
     assert "{&#34;task&#34;" in fold
+
+
+def test_a_brief_with_the_whole_graph_offers_no_larger_one(viewer: Viewer) -> None:
+    values = {"task": "t", "conclusion": "c", "steps": [{"step": 1, "type": "observation", "content": "o"}]}
+    record(viewer, "small", graph(values | {"dependencies": {}}))
+    record(viewer, "long", chain(130))
+    assert "fetch the full graph" in viewer.page("/r/long")
+    page = viewer.page("/r/small")
+    assert "fetch the full graph" not in page
+    assert "show the sources of each step" in page
+
+
+def test_the_verdict_comes_before_the_fidelity_which_is_named(viewer: Viewer) -> None:
+    record(viewer, "audit", audit_graph())
+    answer = viewer.page("/r/audit").partition("Can I trust it?")[2]
+    words = ["not validated", "needs a review", "fidelity of the brief 0."]
+    assert sorted(words, key=answer.index) == words
+    assert 'class="state' not in answer[answer.index(words[1]) : answer.index(words[2])]
+
+
+def test_a_share_that_is_not_whole_does_not_read_as_100_percent() -> None:
+    words = templates().get_template("parts.html").module.kept  # type: ignore[attr-defined]
+    fidelity = {"vetoes": [], "cap": 0.99, "value": 0.98, "R": 0.999, "A": 1.0, "E": 0.29}
+    assert words(fidelity) == (
+        "the brief keeps 99 % of the key facts, 100 % of the figures, names and files, 29 % of the links between steps"
+    )
+    assert "0.99 is the most" in words(fidelity | {"value": 0.99})
+
+
+def test_a_report_that_left_assumptions_open_is_called_partly_checked_everywhere(viewer: Viewer) -> None:
+    ref = record(viewer, "audit", audit_graph())
+    report = msgspec.to_builtins(ReasoningValidator(None).validate(graph(CHINESE)).to_event())
+    passed = {"reasoning_ref": ref, "passed": True, "issues": []}
+    viewer.ledger.emit("rita", "reasoning/audit", msgspec.convert(report | passed, ReasoningValidated))
+    page = viewer.page("/r/audit")
+    assert [row["outcome"] for row in viewer.data("/r/audit")["validations"]] == ["unchecked"]
+    assert len(re.findall("(?i)partly checked", page)) == 3
+    assert "passed" not in page
+    assert len(re.findall(r'class="state wait"><span aria-hidden="true">○</span> [0-9]+ open', page)) == 2
 
 
 @pytest.mark.parametrize("budget", ["", "200", "400", "full", "60"])
