@@ -39,7 +39,7 @@ TICKED: Final = (_DONE["handoff.task_checked"], _DONE["handoff.criterion_checked
 
 _GROUNDS: Final = tuple(name for name in Grounds.__struct_fields__ if name != "text")
 _GROUNDS_WORDS: Final = {
-    "criteria": "{verified} of {criteria} criteria verified",
+    "criteria": "{verified} of {criteria} met criteria verified by a reviewer",
     "findings": "{retracted} of {findings} findings and dead ends retracted",
     "tests": "tests used: {tests}",
     "reasonings": "{stand} of {reasonings} reasonings stand",
@@ -139,7 +139,7 @@ def grounds_of(context: QueryContext, *sessions: str) -> dict[str, Grounds]:
 
 def _grounds(counts: Mapping[str, int]) -> Grounds:
     parts = [text.format(**counts) for name, text in _GROUNDS_WORDS.items() if counts[name]]
-    return Grounds(**counts, text=f"grounded on {', '.join(parts) or 'nothing that was recorded'}")
+    return Grounds(**counts, text=f"evidence: {', '.join(parts) or 'nothing that was recorded'}")
 
 
 def accomplished(context: QueryContext, args: ById) -> Accomplishments:

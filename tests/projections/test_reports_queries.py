@@ -252,7 +252,7 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
     grounds = reader.answer("reports.show", {"id": "s"})["grounds"]
     counts = {"criteria": 2, "verified": 1, "findings": 2, "retracted": 1, "tests": 2, "reasonings": 2, "stand": 1}
     text = (
-        "grounded on 1 of 2 criteria verified, 1 of 2 findings and dead ends retracted, tests used: 2, "
+        "evidence: 1 of 2 met criteria verified by a reviewer, 1 of 2 findings and dead ends retracted, tests used: 2, "
         "1 of 2 reasonings stand"
     )
     assert grounds == counts | {"text": text}
@@ -264,7 +264,7 @@ def test_calibration_says_what_stands_behind_a_session_beside_what_it_says_of_it
     ledger.record_session("quiet")
     ledger.report("quiet", ai_id="bob")
     (agent,) = reader.answer("reports.calibration", {"limit": 1})["items"]
-    assert agent["grounds"]["text"] == "grounded on 0 of 2 findings and dead ends retracted"
+    assert agent["grounds"]["text"] == "evidence: 0 of 2 findings and dead ends retracted"
     assert right != wrong
 
 

@@ -75,7 +75,8 @@ _OWN: Final = {
     "best": Mark("ok", "✓"),
     "frontier": Mark("plain", "○"),
     "pruned": Mark("over", "✕"),
-    "not_taken": Mark("over", "–"),
+    "not_taken": Mark("over", "⊘"),  # a dash before a score would read as its sign
+    "terminal": Mark("over", "◆"),
 }
 # A status of a handoff without a mark of its own gets the mark of its stage; an action gets that of waiting things.
 _DERIVED: Final = {

@@ -29,13 +29,14 @@ def tasks(context: PageContext) -> Page:
 
 
 def thoughts(context: PageContext) -> Page:
-    """Return ``{"task", "at", "steps", "waits", "drawing", "nodes", "opened", "left_out"}``, after the entry ``at``.
+    """Return the state of a search after the entry ``at``, with its ``drawing`` and the ``steps`` to other entries.
 
     ``steps`` has the indexes of the task's ``first``, ``previous``, ``next`` and ``last`` entry around ``at`` (default:
-    the last), and the number of ``all`` entries. ``waits`` are the roles that must act then, each with the number of
-    their requests. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path), ``frontier``,
-    ``pruned``, ``not_taken`` or none. ``opened`` is the node ``sel`` with its origin. Raises Refused: ``NOT_FOUND`` if
-    ``at`` is before the first entry.
+    the last), the number of ``all`` entries and of those ``until`` then. ``past_ms`` is the time of the newest of these
+    if the page shows a past state (None: the present). ``waits`` are the roles that must act then, each with the number
+    of their requests. ``nodes`` are in order of creation, each with a ``mark``: ``best`` (on the best path),
+    ``frontier``, ``pruned``, ``not_taken``, ``terminal`` (another end of the search) or none. ``opened`` is the node
+    ``sel`` with its origin. Raises Refused: ``NOT_FOUND`` if ``at`` is before the first entry.
     """
     task = context.ask("tot.show", id=context.params["id"])
     stream, first = f"tot/{task['id']}", task["started_index"]
@@ -59,10 +60,12 @@ def thoughts(context: PageContext) -> Page:
         proof = context.ledger.ask("tot.prove", as_of=as_of, id=task["id"])
         opened |= {"origin": proof["origins"][opened["id"]]}
     steps = {"previous": entry(newest=True, after=min(at, last)), "next": entry(after=at)}
-    steps |= {"first": first, "last": last, "all": newest["total"]}
+    until = context.ledger.ask("catalog.find", as_of=as_of, stream=stream, limit=1, newest=True)
+    steps |= {"first": first, "last": last, "all": newest["total"], "until": until["total"]}
     drawn = nodes[:nodes_drawn_max]
     query = {"at": context.query.get("at", "")}
     data = {"task": task, "at": at, "steps": steps, "waits": _waits(task), "opened": opened, "nodes": drawn}
+    data |= {"past_ms": until["items"][0]["happened_ms"] if at < last else None}
     data |= {"drawing": _drawing(drawn, path_to("tot", task["id"]), query, opened)}
     return Page("tot/thoughts.html", f"Thoughts of {task['id']}", data | {"left_out": len(nodes) - len(drawn)})
 
@@ -76,8 +79,8 @@ def _nodes(answer: dict[str, Any]) -> list[dict[str, Any]]:
         names.extend(nodes[name]["children_ids"])
         if nodes[name]["status"] == "pruned" or marks.get(nodes[name]["parent_id"]) == "pruned":
             marks[name] = "pruned"
-        elif nodes[name]["status"] == "not_taken":
-            marks[name] = "not_taken"
+        elif nodes[name]["status"] in ("not_taken", "terminal"):
+            marks.setdefault(name, nodes[name]["status"])
     score = {name: (nodes[name]["evaluation"] or {"score": None})["score"] for name in names}
     return [nodes[name] | {"score": score[name], "mark": marks.get(name, "")} for name in names]
 

@@ -209,11 +209,11 @@ def _print_calibration(answer: dict[str, Any]) -> None:
                 _signed(point["du"]),
                 _signed(point["bias"]),
                 point["status"],
-                imported_by(point["imported"]).strip() or point["grounds"]["text"].removeprefix("grounded on "),
+                imported_by(point["imported"]).strip() or point["grounds"]["text"].removeprefix("evidence: "),
             )
             for point in agent["points"]
         ]
-        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "grounded on"), rows)
+        print_table(("  report", "session", "know grew", "uncertainty fell", "bias", "label", "evidence"), rows)
 
 
 def _print_metrics(answer: dict[str, Any]) -> None:

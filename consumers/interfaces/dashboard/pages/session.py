@@ -20,7 +20,7 @@ def session(context: PageContext) -> Page:
     """Return the session with its ``vectors``, ``trajectory``, ``report``, ``handoffs`` and ``reasonings``.
 
     Each vector has ``before`` and ``after`` from PREFLIGHT and POSTFLIGHT (None: not assessed), ``between`` from other
-    assessments, and ``is_inverted`` if a lower value is better. ``ticked`` are the report's lines about tasks and
+    assessments, ``is_inverted`` if a lower value is better, and ``missing``, why it has no ``change``. ``ticked`` are the report's lines about tasks and
     criteria, in the order of their handoffs.
     """
     row = context.ask("sessions.show", id=context.params["id"])
@@ -29,6 +29,7 @@ def session(context: PageContext) -> Page:
     ends = assessment_pair(assessments)
     before, after = ({} if side is None else side["vectors"] for side in (ends.preflight, ends.postflight))
     between = [assessment["vectors"] for assessment in assessments if assessment["phase"] not in _ENDS]
+    has = {"before": ends.preflight is not None, "after": ends.postflight is not None}
     vectors = [
         {
             "name": name,
@@ -36,6 +37,7 @@ def session(context: PageContext) -> Page:
             "after": after.get(name),
             "is_inverted": name in INVERTED,
             "change": trajectory["deltas"].get(name),
+            "missing": _missing(name in before, name in after, has),
             "between": [assessment[name] for assessment in between if name in assessment],
         }
         for name in VECTOR_NAMES
@@ -48,7 +50,7 @@ def session(context: PageContext) -> Page:
         "session": row | lists | {"compromised": row.get("compromised")},
         "rows_max": rows_max,
         "vectors": vectors,
-        "has": {"before": ends.preflight is not None, "after": ends.postflight is not None},
+        "has": has,
         "trajectory": trajectory,
         "limit": bias_above,
         "handoffs": _handoffs(context, row),
@@ -57,6 +59,15 @@ def session(context: PageContext) -> Page:
         "reasonings": context.ask("reasoning.list", session=row["id"], limit=rows_max)["items"],
     }
     return Page("session.html", row["task"] or row["id"], data)
+
+
+def _missing(is_before: bool, is_after: bool, has: dict[str, bool]) -> str:
+    """Return why a vector has no change: the assessment that it lacks; empty if it has both."""
+    if is_before == is_after:
+        return "" if is_before else "not assessed"
+    if is_before:
+        return "not assessed after" if has["after"] else "no POSTFLIGHT yet"
+    return "not assessed before" if has["before"] else "no PREFLIGHT"
 
 
 def _handoffs(context: PageContext, row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from given_session import VECTORS
 
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.events.reasoning import ReasoningStarted
 from deedbook.ledger.events.session import (
     AssessmentRecorded,
     DeadEndLogged,
@@ -67,6 +69,19 @@ def test_a_session_without_a_preflight_or_without_anything_says_so(viewer: Viewe
     assert "There is no report of this session yet" in page
     assess(viewer, "POSTFLIGHT")
     assert "there is no PREFLIGHT to compare with" in viewer.page("/s/s1")
+    assert viewer.page("/s/s1").count("no PREFLIGHT<") == 2 * len(VECTORS["POSTFLIGHT"])
+
+
+def test_a_vector_without_a_change_says_which_assessment_it_lacks(viewer: Viewer) -> None:
+    log(viewer, SessionStarted(task="t"))
+    assess(viewer, "PREFLIGHT")
+    page = viewer.page("/s/s1")
+    assert page.count("no POSTFLIGHT yet<") == 2 * len(VECTORS["PREFLIGHT"])  # in the picture and in the table
+    assert [f'data-label="{name}"' in page for name in ("before", "between", "after", "change")] == [True] * 4
+    log(viewer, AssessmentRecorded(phase="POSTFLIGHT", vectors=Vectors(know=0.9, impact=0.5)))
+    missing = {vector["name"]: vector["missing"] for vector in viewer.data("/s/s1")["vectors"]}
+    assert (missing["know"], missing["uncertainty"]) == ("", "not assessed after")
+    assert (missing["impact"], missing["density"]) == ("not assessed before", "not assessed")
 
 
 def test_what_was_taken_back_is_struck(viewer: Viewer) -> None:
@@ -91,7 +106,12 @@ def test_markup_stays_text_in_every_field(viewer: Viewer) -> None:
         assert "<i>" not in page
         assert "\u202e" not in page
         assert 'href="javascript:' not in page
-    assert viewer.data("/s/s1")["report"]["report"]["key_findings"] == ["one", EVIL]
+    page, data = viewer.page("/s/s1"), viewer.data("/s/s1")
+    assert data["report"]["report"]["key_findings"] == ["one", EVIL]
+    assert "<h3>Summary</h3>" in page  # nothing was accomplished in a handoff
+    # Confidence grows when uncertainty falls.
+    assert 'UNCERTAINTY: 0.20</span> <span class="meta">confidence <span class="mono">+0.45</span>' in page
+    assert {vector["name"]: vector["change"] for vector in data["vectors"]}["uncertainty"] == -0.45
 
 
 def test_handoffs_that_came_of_a_session_are_those_created_or_completed_while_it_ran(viewer: Viewer) -> None:
@@ -104,6 +124,12 @@ def test_handoffs_that_came_of_a_session_are_those_created_or_completed_while_it
     viewer.ledger.hand_over("after", sender="bob", to="alice")
     assert {one["id"] for one in viewer.data("/s/s1")["handoffs"]} == {"within", "done"}
     assert "within" in viewer.page("/s/s1")
+    log(viewer, SessionStarted(task="u"), name="s2")
+    viewer.ledger.hand_over("x1", sender="bob", to="alice", title="Close the pool")
+    viewer.ledger.emit("bob", "reasoning/r1", ReasoningStarted(task="Why a leak?", session="s2"))
+    page = viewer.page("/s/s2")
+    assert re.search('href="/h/x1">Close the pool</a>', page)
+    assert re.search(r'href="/r/r1">Why a leak\?</a>', page)
 
 
 def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
@@ -163,10 +189,13 @@ def test_report_begins_with_the_learnings_and_folds_the_single_tasks(viewer: Vie
     log(viewer, SessionStarted(task="t"))
     viewer.ledger.finish("done", tasks=["one"], criteria=["c"])
     report(viewer)
+    assert "<h3>Summary</h3>" not in viewer.page("/s/s1")
     data = viewer.data("/s/s1")
     assert data["ticked"] == ["criterion met: c (handoff done)"]
     page = viewer.page("/s/s1").partition('id="report-title"')[2]
-    heads = [page.index(text) for text in ("Learned", "Accomplished", "1 done tasks and met criteria</summary>")]
+    heads = [
+        page.index(text) for text in ("Learned", "Accomplished", "1 ticked by the author: done tasks and met criteria<")
+    ]
     assert heads == sorted(heads)
     assert page.index("criterion met: c") > heads[2]
     assert 'criterion met: c (handoff <a href="/h/done" title="done">done</a>)' in page

@@ -7,7 +7,10 @@ import pytest
 import tot_story as told
 from tot_story import BEST, NODES, STORY, TASK
 
+from deedbook.consumers.interfaces.dashboard.marks import MARKS
 from deedbook.consumers.thoughts import events as kinds
+from deedbook.consumers.thoughts.interfaces import pages
+from deedbook.ledger.lifecycle.clock import clock_text
 
 if TYPE_CHECKING:
     from looking import Viewer
@@ -36,7 +39,8 @@ def test_a_tree_is_drawn_with_its_best_path_and_what_was_pruned(viewer: Viewer, 
     assert marks(shown)["node_3_1"] == "pruned"
     assert next(node for node in shown["drawing"]["nodes"] if node["id"] == "node_3_1")["is_faded"]
     last = start + len(STORY) - 1
-    assert shown["steps"] == {"first": start, "previous": last - 1, "next": None, "last": last, "all": len(STORY)}
+    steps = {"first": start, "previous": last - 1, "next": None, "last": last}
+    assert shown["steps"] == steps | {"all": len(STORY), "until": len(STORY)}
 
 
 def test_a_tree_is_scrubbed_by_the_index_of_the_log(viewer: Viewer, start: int) -> None:
@@ -51,6 +55,32 @@ def test_a_tree_is_scrubbed_by_the_index_of_the_log(viewer: Viewer, start: int) 
     assert (seen[0], seen[-1][:2]) == ((0, "started", set()), (len(NODES), "solved"))
     assert any("frontier" in found for _, _, found in seen)
     assert "frontier" not in seen[-1][2]
+
+
+def test_a_past_state_says_so_and_counts_its_entries_until_then(viewer: Viewer, start: int) -> None:
+    page, last = viewer.page(PATH, at=start + 3), start + len(STORY) - 1
+    when = clock_text(viewer.ledger.event(start + 3).accepted_ms)[:19].replace("T", " ")
+    assert f'As of <a href="/e/{start + 3}">#{start + 3}</a>' in page
+    assert f"{when}</time> UTC: the search went on after that." in page
+    assert f'<a href="{PATH}">now</a>' in page
+    assert f'4 of {len(STORY)} ·</span> <span class="mono">#{start + 3}<' in page
+    assert f'as_of={start + 3}">4 signed events</a> until #{start + 3}' in page
+    for present in (viewer.page(PATH), viewer.page(PATH, at=last)):
+        assert "the search went on" not in present
+        assert f"{len(STORY)} signed events</a></dd>" in present
+
+
+def test_a_mark_is_no_sign_before_a_score_and_every_mark_is_in_the_legend(viewer: Viewer, start: int) -> None:
+    legend = "".join(re.findall(r'<p class="meta"><span aria-hidden="true">.*</p>', viewer.page(PATH)))
+    names = ("best", "terminal", "frontier", "not_taken", "pruned")
+    assert [f">{MARKS[name].glyph}<" in legend for name in names] == [True] * len(names)
+    assert not {"-", "–", "−", "+"} & {MARKS[name].glyph for name in names}
+    assert "no mark: expanded" in legend
+    ends = [node for node in viewer.data(PATH)["nodes"] if node["status"] == "terminal"]
+    assert {node["mark"] for node in ends} == {"best"}
+    other = viewer.dashboard.ledger.ask("tot.tree", id=TASK)
+    other["search_state"]["best_path"] = []
+    assert {node["mark"] for node in pages._nodes(other) if node["status"] == "terminal"} == {"terminal"}
 
 
 def test_steps_are_links_and_a_form_that_need_no_script(viewer: Viewer, start: int) -> None:
@@ -75,7 +105,12 @@ def test_problems_that_are_searched_are_listed(viewer: Viewer) -> None:
     assert "deed tot run" in viewer.page("/tot")
     told.register(viewer.ledger)
     told.play(viewer.ledger)
-    assert f'href="{PATH}"' in viewer.page("/tot")
+    page = viewer.page("/tot")
+    assert f'href="{PATH}"' in page
+    assert [f'data-label="{name}"' in page for name in ("thinker", "thoughts", "started")] == [True] * 3
+    viewer.ledger.clock.advance(7200)
+    viewer.ledger.hand_over("later")
+    assert re.search(r'data-label="started"><time [^>]*>\w+</time> ago<', viewer.page("/tot"))
 
 
 def test_a_thought_opens_to_its_proposer_its_score_and_its_entries(viewer: Viewer, start: int) -> None:
