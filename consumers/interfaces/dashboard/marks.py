@@ -28,8 +28,7 @@ _COLOURS: Final = {
 }
 _STAGES: Final = {"waiting": "wait", "working": "work", "completed": "ok"}
 _OWN: Final = {
-    "approved": Mark("plain", "○"),
-    "approval": Mark("plain", "✓"),
+    "approved": Mark("plain", "✓"),
     "blocked": Mark("stop", "■"),
     "rejected": Mark("stop", "✕"),
     "verified": Mark("ok", "✔"),

@@ -179,7 +179,7 @@ def verdict(item: Mapping[str, Any]) -> Row:
         agent=item["agent"],
         at_ms=item["happened_ms"],
         state=verdict,
-        colour={"approved": "approval", "changes_requested": "changes"}.get(verdict),
+        colour="changes" if verdict == "changes_requested" else None,
         claim=Claim(item["author"], None) if imported else None,
     )
 

@@ -20,8 +20,8 @@ def session(context: PageContext) -> Page:
     """Return the session with its ``vectors``, ``trajectory``, ``report``, ``handoffs`` and ``reasonings``.
 
     Each vector has ``before`` and ``after`` from PREFLIGHT and POSTFLIGHT (None: not assessed), ``between`` from other
-    assessments, ``is_inverted`` if a lower value is better, and ``missing``, why it has no ``change``. ``ticked`` are the report's lines about tasks and
-    criteria, in the order of their handoffs.
+    assessments, ``is_inverted`` if a lower value is better, and ``missing``, why it has no ``change``. ``ticked`` are
+    the report's lines about tasks and criteria, in the order of their handoffs.
     """
     row = context.ask("sessions.show", id=context.params["id"])
     assessments = row.pop("assessments")
@@ -37,7 +37,7 @@ def session(context: PageContext) -> Page:
             "after": after.get(name),
             "is_inverted": name in INVERTED,
             "change": trajectory["deltas"].get(name),
-            "missing": _missing(name in before, name in after, has),
+            "missing": _missing(is_before=name in before, is_after=name in after, has=has),
             "between": [assessment[name] for assessment in between if name in assessment],
         }
         for name in VECTOR_NAMES
@@ -61,7 +61,7 @@ def session(context: PageContext) -> Page:
     return Page("session.html", row["task"] or row["id"], data)
 
 
-def _missing(is_before: bool, is_after: bool, has: dict[str, bool]) -> str:
+def _missing(*, is_before: bool, is_after: bool, has: dict[str, bool]) -> str:
     """Return why a vector has no change: the assessment that it lacks; empty if it has both."""
     if is_before == is_after:
         return "" if is_before else "not assessed"

@@ -26,15 +26,30 @@ def timeline(context: PageContext) -> Page:
     ``events`` is the number of all events with these filters, of which the timeline draws only some kinds.
     The drawing has the ``lanes`` with their ``x``, its ``width``, and ``rows``: the ``x`` of the operation, ``to_x`` of
     the agent to whom it passes work (None: nobody), the ``bars`` of the sessions at that time, the ``day`` if it is
-    another than that of the row above, and the ``pause`` between them if it is longer than an hour.
+    another than that of the row above, the ``pause`` between them if it is longer than an hour, and the bars that are
+    also ``above``. ``team`` are the lanes of agents, and ``services`` those of services and of names without a role;
+    ``span`` is the part of the past whose events they count: its beginning and its end as texts (None: the first event,
+    now).
     """
     facets, after = read(context, "/timeline"), context.number("after")
     answer = context.ask("catalog.lanes", limit=operations_shown_max, after=after, **facets.arguments)
     counts = context.ask("catalog.facets", types=list(OPERATIONS), **facets.arguments)
     events = context.ask("catalog.find", limit=1, **facets.arguments)["total"]
     data = answer | {"facets": facets.form(counts), "drawing": _drawing(answer, facets), "after": after}
+    data |= _team(context, answer)
     limits = {"sessions_max": sessions_shown_max, "team_max": team_shown_max}
     return Page("timeline.html", "Timeline", data | limits | {"events": events})
+
+
+def _team(context: PageContext, answer: dict[str, Any]) -> dict[str, Any]:
+    agents = context.ask("agents.list", all=True)["agents"]
+    names = {agent["name"] for agent in agents if set(agent["roles"]) <= {"service"}}
+    parts: dict[str, list[dict[str, Any]]] = {"team": [], "services": []}
+    for lane in answer["lanes"]:
+        parts["services" if lane["agent"] in names else "team"].append(lane)
+    since, until = answer["first_ms"], answer["last_ms"]
+    begin = None if since == UNDATED_MS else clock_text(since)
+    return parts | {"span": (begin, None if until > context.now_ms else clock_text(until))}
 
 
 def _drawing(answer: dict[str, Any], facets: Facets) -> dict[str, Any]:
@@ -56,6 +71,8 @@ def _drawing(answer: dict[str, Any], facets: Facets) -> dict[str, Any]:
     rows = [_row(operation, xs, answer["sessions"]) for operation in operations]
     for above, row in zip([None, *rows], rows, strict=False):
         row["day"], row["pause"] = _distance(above, row)
+        ids = {bar["id"] for bar in above["bars"]} if above is not None else ()
+        row["above"] = [bar for bar in row["bars"] if bar["id"] in ids]
     return {"lanes": lanes, "width": len(lanes) * _step, "rows": rows}
 
 

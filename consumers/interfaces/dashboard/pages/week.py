@@ -14,6 +14,7 @@ from deedbook.consumers.interfaces.dashboard import rows
 from deedbook.consumers.interfaces.dashboard.facets import Facets, read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.lists import PATHS
+from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.lifecycle.clock import clock_text
 from deedbook.projections.answers.answer import UNDATED_MS
@@ -33,7 +34,8 @@ class Section(NamedTuple):
     """A section of the page: its title, and the source of its rows with the ``arguments`` of this section.
 
     ``kinds`` are the kinds of events whose texts the section shows. ``tag`` is the name of the query's argument for a
-    chosen tag. If it is empty, the section has no tags, and is left out when a tag is chosen.
+    chosen tag. If it is empty, the section has no tags, and is left out when a tag is chosen. In the overview, rows
+    with the state ``first`` come before others.
     """
 
     title: str
@@ -41,6 +43,7 @@ class Section(NamedTuple):
     kinds: tuple[str, ...]
     tag: str = ""
     arguments: Mapping[str, Any] = {}
+    first: str = ""
 
 
 _STATEMENTS: Final = rows.Source("sessions.statements", rows.statement)
@@ -61,7 +64,7 @@ SECTIONS: Final = {
     "closed": _stated("Unknowns closed", "unknown", "unknown.logged", corrected=True),
     "concluded": Section("Conclusions", rows.REASONINGS, ("reasoning.concluded",), "tag", {"status": "concluded"}),
     "done": Section("Handoffs done", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "done"}),
-    "waiting": Section("Handoffs waiting", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "waiting"}),
+    "waiting": Section("Handoffs still open", rows.HANDOFFS, _OF_HANDOFFS, "tag", {"progress": "waiting"}, "blocked"),
     "judged": Section("Approvals and verdicts", _VERDICTS, _OF_VERDICTS, "tag"),
     "decided": Section("Recorded decisions", _DECISIONS, ("decision.made",)),
     "reported": Section("Reports", rows.REPORTS, ("report.generated",)),
@@ -99,6 +102,12 @@ class Period(NamedTuple):
         """The first and the last day (UTC)."""
         return clock_text(self.since)[:10], clock_text(self.until - 1)[:10]
 
+    @property
+    def title(self) -> str:
+        """The number of its days, or that it is a week."""
+        number = (self.until - 1) // day_ms - self.since // day_ms + 1
+        return "Week" if number == days else counted(number, "day")
+
 
 def week(context: PageContext) -> Page:
     """Return what happened in a period.
@@ -126,6 +135,7 @@ def week(context: PageContext) -> Page:
         "kind": chosen,
         "period": period.query,
         "days": period.days,
+        "title": period.title,
         "earlier": period.moved(-1).query,
         "later": period.moved(1).query if period.until <= context.now_ms else None,
         "sections": [section for section in sections if chosen in ("", section["name"])],
@@ -136,7 +146,7 @@ def week(context: PageContext) -> Page:
         "limit": bias_above,
         "newest": _newest(context, filters) if is_empty and found is None else None,
     }
-    return Page("week.html", "Week", data)
+    return Page("week.html", period.title, data)
 
 
 def _period(facets: Facets, now_ms: int) -> Period:
@@ -153,6 +163,9 @@ def _section(context: PageContext, name: str, filters: Mapping[str, Any], *, is_
         arguments[section.tag] = filters["tag"]
     after, limit = (context.number("before"), rows_of_one_max) if is_alone else (None, rows_max)
     page = section.source.page(context, after=after, limit=limit, **arguments)
+    if section.first and not is_alone:
+        first = section.source.page(context, after=None, limit=limit, **arguments, status=section.first)["rows"]
+        page["rows"] = [*first, *(row for row in page["rows"] if row.state != section.first)][:limit]
     return page | {"name": name, "title": section.title, "next": page["next"] if is_alone else None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import Browser, let_in
+from browser import DARK, LIGHT, LOOKS, PHONE, WIDE, Browser, Look, let_in
 from story_pages import live_copy, project_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,36 @@ def test_keys_alone_lead_to_what_was_learned_about_something_and_to_its_session(
     target = browser.evaluate("document.querySelector(':target').innerText")
     assert "cached for a second" in target
     assert browser.problems() == []
+
+
+@pytest.mark.parametrize("scheme", [LIGHT, DARK])
+def test_the_middle_line_of_a_chart_has_contrast_with_its_band(browser: Browser, scheme: str) -> None:
+    browser.look(Look(WIDE, scheme))
+    browser.open(browser.url + "/week")
+    colours = browser.evaluate(
+        "[['.band', 'fill'], ['.rule', 'stroke']].map(([name, field]) => "
+        "getComputedStyle(document.querySelector('.spark ' + name))[field].match(/[0-9.]+/g).map(Number))"
+    )
+    assert contrast(*colours) >= 3, colours
+    browser.look(LOOKS[0])
+
+
+def test_a_phone_has_no_lanes_and_no_words_about_them(browser: Browser) -> None:
+    for width, is_shown in ((WIDE, True), (PHONE, False)):
+        browser.look(Look(width, LIGHT))
+        browser.open(browser.url + "/timeline")
+        for part in (".acts svg", "#lanes-key"):
+            shown = browser.evaluate(f"getComputedStyle(document.querySelector('{part}')).display")
+            assert (shown != "none") is is_shown
+    browser.look(LOOKS[0])
+
+
+def contrast(*colours: list[float]) -> float:
+    """Return the contrast ratio of two sRGB colours, as WCAG 2 defines it."""
+    parts = [[part / 255 for part in colour[:3]] for colour in colours]
+    linear = [[part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in row] for row in parts]
+    darker, lighter = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def test_without_scripts_the_form_and_the_kinds_work(browser: Browser) -> None:

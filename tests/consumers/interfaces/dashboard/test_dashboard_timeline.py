@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from deedbook.consumers.interfaces.dashboard.pages.timeline import lanes_shown_max, team_shown_max
@@ -58,6 +59,35 @@ def test_a_session_is_a_bar_on_its_lane_while_it_lasts(viewer: Viewer) -> None:
     assert 'href="/s/s1"' in viewer.page("/timeline")
 
 
+def test_the_bar_of_a_session_goes_on_through_a_pause(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("before")
+    viewer.ledger.clock.advance(2 * 3600)
+    viewer.ledger.emit("bob", "session/s1", SessionStarted(ai_id="bob", task="look"))
+    viewer.ledger.clock.advance(2 * 3600)
+    viewer.ledger.hand_over("one")
+    one, start, before = viewer.data("/timeline")["drawing"]["rows"]
+    assert (one["above"], start["pause"], before["pause"]) == ([], "2 h", "2 h")
+    assert [[bar["id"] for bar in row["above"]] for row in (start, before)] == [["s1"], []]
+    pauses = re.findall(r'<li class="pause">.*', viewer.page("/timeline"))
+    assert ['class="bar"' in pause for pause in pauses] == [False, True, False]  # the first is that of the day
+
+
+def test_the_team_says_which_events_it_counts_and_has_services_apart(viewer: Viewer) -> None:
+    for number in range(70):
+        viewer.ledger.hand_over(f"h{number}")
+    viewer.ledger.register("compressor", "service")
+    viewer.ledger.emit("compressor", "session/s", SessionStarted(task="look"))
+    shown, page = viewer.data("/timeline"), viewer.page("/timeline")
+    number = sum(lane["events"] for lane in shown["lanes"])
+    begin = clock_text(shown["first_ms"])
+    assert shown["span"] == [begin, None]
+    assert re.search(rf"all {number} events from <time [^>]*>{begin[:16].replace('T', ' ')}</time> until now", page)
+    assert "compressor" not in {lane["agent"] for lane in shown["team"]}
+    assert re.search(r'id="services"[^>]*>[^\n]*>compressor</a> \d', page)
+    older = viewer.data("/timeline", after=shown["next"])
+    assert older["span"] == [None, clock_text(older["last_ms"])]
+
+
 def test_imported_history_is_on_the_lane_and_at_the_time_that_it_claims(viewer: Viewer) -> None:
     imported(viewer, "session.started", "session/old", mapped={"task": "Look at it", "ai_id": "gemini"})
     later = {"claimed_at": "2025-06-01T12:30:00Z"}
@@ -107,7 +137,7 @@ def test_the_timeline_says_how_many_events_it_leaves_out_and_leads_to_them(viewe
 def test_a_team_of_many_agents_leads_to_all_of_them(viewer: Viewer) -> None:
     for number in range(team_shown_max + 1):
         imported(viewer, "session.started", f"session/{number}", claimed_author=f"ai-{number}", mapped={"task": "x"})
-    assert f"of {team_shown_max} of {len(viewer.data('/timeline')['lanes'])} agents" in viewer.page("/timeline")
+    assert f"; {team_shown_max} of {len(viewer.data('/timeline')['team'])} agents" in viewer.page("/timeline")
 
 
 def test_the_timeline_begins_at_a_time(viewer: Viewer) -> None:

@@ -14,7 +14,7 @@ from deedbook.consumers.interfaces.dashboard.pages.lists import LISTS
 from deedbook.consumers.interfaces.dashboard.pages.week import rows_max
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.report import publish_report
-from deedbook.ledger.events import decision, reasoning, review, session
+from deedbook.ledger.events import decision, handoff, reasoning, review, session
 from deedbook.ledger.events.imported import RecordImported
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_the_last_seven_days_have_all_kinds_of_work_and_each_row_leads_to_its_th
     assert {row["agent"] for row in rows} == {"alice", "bob", "rita"}
     (verdict,) = (row for row in rows if row["type"] == "verdict")
     assert (verdict["title"], verdict["agent"], verdict["state"]) == ("Close the pool", "rita", "approved")
-    assert verdict["colour"] == "approval"
+    assert verdict["colour"] is None  # as that of an approved handoff
     assert "<b onclick" not in lived.page("/week")
 
 
@@ -148,7 +148,7 @@ def test_imported_history_is_a_claim_at_its_time_and_under_its_name(lived: Viewe
     assert 'title="claimed by a record that bob imported"' in page
     assert lived.data("/week", **SPRING, agent="bob")["totals"][0]["total"] == 0
     assert totals(lived.data("/week", **SPRING, agent="ghost"))["learned"] == 1
-    assert re.search(r'by <a href="/week\?[^"]*agent=ghost">ghost</a> 3</p>', page)
+    assert re.search(r'by agent: <a href="/week\?[^"]*agent=ghost">ghost</a> 3</p>', page)
 
 
 def test_arrows_lead_to_the_week_before_and_after(lived: Viewer) -> None:
@@ -176,6 +176,32 @@ def test_words_keep_what_contains_them(lived: Viewer) -> None:
     assert titles(data, "learned") == ["The pool is never closed", "The old pool leaked"]
     assert (titles(data, "done"), titles(data, "decided")) == (["Close the pool"], ["One pool a process"])
     assert data["agents"] == []
+
+
+def test_the_heading_and_the_form_say_the_period_and_the_numbers_what_they_count(lived: Viewer) -> None:
+    data, page = lived.data("/week"), lived.page("/week")
+    assert '<h1 id="week-title">Week</h1>' in page
+    assert f'name="since" value="" size="14" list="days" placeholder="{data["days"][0]}"' in page
+    assert "signed events of these kinds, by agent: <a" in page
+    page = lived.page("/week", since="30 days ago", text="pool")
+    assert '<h1 id="week-title">31 days</h1>' in page
+    assert "entries with these words, by agent: <a" in page
+    assert '<h1 id="week-title">1 day</h1>' in lived.page("/week", since="today")
+    assert 'placeholder="any time"' in lived.page("/timeline")
+
+
+def test_blocked_handoffs_come_first(viewer: Viewer) -> None:
+    data = viewer.ledger.hand_over("stuck", title="Stuck")
+    viewer.ledger.approve("stuck", data)
+    viewer.ledger.claim("stuck")
+    viewer.ledger.emit("bob", "handoff/stuck", handoff.HandoffBlocked(reason="no disk"))
+    for number in range(rows_max):
+        viewer.ledger.clock.advance(1)
+        viewer.ledger.hand_over(f"h{number}", title=f"Work {number}")
+    others = [f"Work {number}" for number in reversed(range(rows_max))]
+    assert titles(viewer.data("/week"), "waiting") == ["Stuck", *others[:-1]]
+    assert titles(viewer.data("/week", kind="waiting"), "waiting") == [*others, "Stuck"]  # in pages, by time
+    assert totals(viewer.data("/week"))["waiting"] == rows_max + 1
 
 
 def test_words_of_a_title_keep_what_was_recorded_under_it(lived: Viewer) -> None:
