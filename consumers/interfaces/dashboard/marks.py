@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, get_args
 
 from deedbook.ledger.lifecycle.rules import NONE, rules_of
 from deedbook.projections.handoffs.answers import Action
+from deedbook.projections.validations.answers import Outcome
 
 
 class Mark(NamedTuple):
@@ -64,6 +65,10 @@ _OWN: Final = {
     "kept": Mark("plain", "✓"),
     "dropped": Mark("over", "·"),
     "lossless": Mark("plain", "·"),
+    "not validated": Mark("wait", "○"),
+    "partly checked": Mark("wait", "○"),
+    "validated": Mark("ok", "✓"),
+    "found wrong": Mark("stop", "✕"),
     "high": Mark("plain", "·"),
     "medium": Mark("wait", "○"),
     "low": Mark("stop", "✕"),
@@ -77,6 +82,14 @@ _OWN: Final = {
     "not_taken": Mark("over", "⊘"),  # a dash before a score would read as its sign
     "terminal": Mark("over", "◆"),
 }
+OUTCOME_WORDS: Final[dict[Outcome, str]] = {
+    "none": "not validated",
+    "unchecked": "partly checked",
+    "passed": "validated",
+    "failed": "found wrong",
+}
+"""The outcome of validations of a reasoning in words, each of which has a mark."""
+
 # A status of a handoff without a mark of its own gets the mark of its stage; an action gets that of waiting things.
 _DERIVED: Final = {
     name: _COLOURS[_STAGES.get(state.stage or "", "over")]

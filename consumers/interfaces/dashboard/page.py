@@ -18,7 +18,7 @@ import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import has_page, path_to
 from deedbook.consumers.interfaces.dashboard.differences import folded, word_changes
-from deedbook.consumers.interfaces.dashboard.marks import MARKS
+from deedbook.consumers.interfaces.dashboard.marks import MARKS, OUTCOME_WORDS
 from deedbook.consumers.interfaces.dashboard.text_links import link_pieces, place_pieces
 from deedbook.consumers.sdk.sealer import named
 from deedbook.consumers.sdk.text import counted, cut, escape_text, json_text, sanitize_line
@@ -153,7 +153,8 @@ def templates() -> jinja2.Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    environment.globals |= {"path_to": path_to, "has_page": has_page, "address": address, "state_marks": MARKS}
+    environment.globals |= {"path_to": path_to, "has_page": has_page, "address": address}
+    environment.globals |= {"state_marks": MARKS, "outcome_words": OUTCOME_WORDS}
     environment.filters |= {
         "ago": ago,
         "counted": counted,

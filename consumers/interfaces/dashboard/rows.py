@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from deedbook.consumers.interfaces.dashboard.address import path_to
+from deedbook.consumers.interfaces.dashboard.marks import OUTCOME_WORDS
 from deedbook.consumers.interfaces.dashboard.page import PageContext
 from deedbook.consumers.sdk.text import counted
 from deedbook.projections.answers.answer import UNDATED_MS
@@ -48,12 +49,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(NamedTuple):
-    """A query whose items are rows: its fixed arguments, and the name of its argument for a chosen agent."""
+    """A query whose items are rows: its fixed arguments, and the name of its argument for a chosen agent.
+
+    ``complete`` adds to an item the fields that the query does not answer.
+    """
 
     query: str
     row: Callable[[Mapping[str, Any]], Row]
     arguments: Mapping[str, Any] = {}
     agent: str = "agent"
+    complete: Callable[[PageContext, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
     def page(self, context: PageContext, agent: str | None, **filters: Any) -> dict[str, Any]:
         """Return ``{"rows", "total", "next"}`` of a page."""
@@ -61,7 +66,8 @@ class Source(NamedTuple):
         # ``reports.list`` has names of its own for its items and their number.
         names = ("reports", "total_found") if "reports" in answer else ("items", "total")
         items, total = (answer[name] for name in names)
-        return {"rows": list(map(self.row, items)), "total": total, "next": answer["next"]}
+        completed = items if self.complete is None else [self.complete(context, item) for item in items]
+        return {"rows": list(map(self.row, completed)), "total": total, "next": answer["next"]}
 
 
 def ms_of(timestamp: str) -> int:
@@ -110,7 +116,11 @@ def session(item: Mapping[str, Any]) -> Row:
 def report(item: Mapping[str, Any]) -> Row:
     """Return an item of ``reports.list``."""
     learned, unknown = len(item["key_findings"]), len(item["remaining_unknowns"])
-    parts = [item["outcome"], f"{learned} learned" if learned else "", f"{unknown} still unknown" if unknown else ""]
+    parts = [
+        item["outcome"],
+        f"{counted(learned, 'thing')} learned" if learned else "",
+        f"{counted(unknown, 'thing')} still unknown" if unknown else "",
+    ]
     claim = _claim(item)
     is_dated = claim is None or claim.at is not None
     return _row(
@@ -127,9 +137,14 @@ def report(item: Mapping[str, Any]) -> Row:
     )
 
 
+def _with_outcome(context: PageContext, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**item, "outcome": context.ask("validations.latest", id=item["ref"])["outcome"]}
+
+
 def reasoning(item: Mapping[str, Any]) -> Row:
-    """Return an item of ``reasoning.list``."""
+    """Return an item of ``reasoning.list`` with the ``outcome`` of its validations."""
     steps, imported = counted(item["steps"], "step"), item["imported"]
+    state = "open" if item["status"] == "open" and item["outcome"] == "none" else OUTCOME_WORDS[item["outcome"]]
     return _row(
         item,
         type="reasoning",
@@ -138,8 +153,8 @@ def reasoning(item: Mapping[str, Any]) -> Row:
         about=f"→ {item['conclusion']}" if item["conclusion"] else f"{steps}, no conclusion yet",
         agent=item["author"] if imported is None else imported["claimed_author"] or "unknown",
         at_ms=item["changed_ms"],
-        state="rests on a refuted assumption" if item["is_refuted"] else "open" if item["status"] == "open" else "",
-        colour="stop" if item["is_refuted"] else "work",
+        state="rests on a refuted assumption" if item["is_refuted"] else state,
+        colour="stop" if item["is_refuted"] else "work" if state == "open" else None,
         claim=_claim(item),
     )
 
@@ -252,5 +267,5 @@ def compared_session(item: Mapping[str, Any]) -> Row:
 
 
 REPORTS: Final = Source("reports.list", report)
-REASONINGS: Final = Source("reasoning.list", reasoning, {"by_change": True})
+REASONINGS: Final = Source("reasoning.list", reasoning, {"by_change": True}, complete=_with_outcome)
 HANDOFFS: Final = Source("handoffs.list", handoff, {"history": "shown", "by_change": True})

@@ -115,8 +115,13 @@ def _sections(content: Mapping[str, Any], changes: list[Any], first: Iterable[st
 
 
 def review_form(context: PageContext, review: Mapping[str, Any], note: str = "") -> dict[str, Any] | None:
-    """Return the data of a review's form, as ``handoff_form`` does, with ``rule``, ``task`` and ``reasons``."""
-    request = {field: review[field] for field in ("rule", "task", "reasons")}
+    """Return the data of a review's form, as ``handoff_form`` does, with the fields of the request.
+
+    ``request`` is the id of its event, which is the hash of the signed text.
+    """
+    index = review["requested_index"]
+    request = {field: review[field] for field in ("question", "rule", "task", "reasons", "requested_index")}
+    request["request"] = read_event(index, context.client.entry(index)).id
     choices = ANSWERS if review["status"] == "open" else ()
     return form_about(
         context, f"review/{review['id']}", review, note, choices, **request, citations=citations_of(context, review)

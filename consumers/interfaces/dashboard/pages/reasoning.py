@@ -63,12 +63,13 @@ def reasoning(context: PageContext) -> Page:
     listed = {step["step"] for step in page} | {chosen}
     doubted = sorted(checks["assumptions"], key=lambda assumption: _DOUBT.get(assumption["status"], 2))
     recorded = _recorded_in(row["versions"], [step["step"] for step in steps], chosen)
-    total, row["versions"] = len(row["versions"]), _versions(context, row["versions"])
+    total, (row["versions"], older) = len(row["versions"]), _versions(context, row["versions"])
     data = {
         "reasoning": row
         | {
             "asked": ref,
             "versions_total": total,
+            "versions_next": older,
             "ref": version["ref"],
             "signer": event.author,
             "signed_ms": event.accepted_ms,
@@ -104,14 +105,20 @@ def reasoning(context: PageContext) -> Page:
     return Page("reasoning.html", received.memory.task, data)
 
 
-def _versions(context: PageContext, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the newest versions, newest first, with author, time and text of the event that made each version."""
-    newest = versions[: -versions_shown_max - 1 : -1]
+def _versions(context: PageContext, versions: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the newest versions (before ``before``), newest first, and the number of the last one if there are older.
+
+    Each version has author, time and text of the event that made it.
+    """
+    before = context.number("before")
+    listed = [version for version in versions if before is None or version["version"] < before]
+    newest = listed[: -versions_shown_max - 1 : -1]
     events = (context.ask("catalog.show", id=str(version["event_index"])) for version in newest)
-    return [
+    rows = [
         version | {name: event[name] for name in ("author", "accepted_ms", "text")}
         for version, event in zip(newest, events, strict=True)
     ]
+    return rows, newest[-1]["version"] if len(newest) < len(listed) else None
 
 
 def _recorded_in(versions: list[dict[str, Any]], numbers: list[int], chosen: int | None) -> int | None:

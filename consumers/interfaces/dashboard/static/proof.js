@@ -127,7 +127,7 @@ async function checkAll() {
   else {
     const { isErased } = await readEntry(content), found = `Entry #${path.dataset.index} is in the log of ${Number(size).toLocaleString("en")} entries`;
     if (isErased) conclude("✓", "wait", "verified, but erased", `${found}. Its text was erased: nobody can check that the rest on this page is what the author signed.`);
-    else conclude("✓", "ok", "verified", `${found}, with exactly the text on this page.`);
+    else conclude("✓", "ok", "verified", `${found}, with exactly the text under “The signed text”.`);
   }
 }
 try { writeBody(bytesOf(proof.dataset.entry)); } catch { /* the check of the entry says why */ }

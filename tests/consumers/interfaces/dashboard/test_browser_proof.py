@@ -101,6 +101,8 @@ def test_the_browser_computes_each_proof_again(story: Settings, browser: Browser
         size = ledger.client.head().size
     open_proof(browser, f"{browser.url}/proof/{index % size}")
     assert browser.text("#verdict").startswith(f"✓ verified Entry #{index % size} is in the log of {size} entries")
+    assert "exactly the text under “The signed text”" in browser.text("#verdict")
+    assert browser.text("h1") == f"Proof that entry #{index % size} is in the log"
     assert browser.evaluate("document.querySelectorAll('.checks > .passed').length") == 6
     assert browser.evaluate("document.querySelectorAll('.ladder > :not(.passed)').length") == 0
     assert browser.evaluate(FAILED) == []

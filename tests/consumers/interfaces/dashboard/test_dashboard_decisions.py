@@ -256,6 +256,17 @@ def test_the_past_decides_nothing(rita: Viewer) -> None:
     refused(rita, rita.post(f"/h/x/decide?as_of={head}", **form_of(rita, "approve")), 403, "this page shows the past")
 
 
+def test_a_review_says_what_an_answer_signs_and_that_a_note_is_optional(rita: Viewer) -> None:
+    request = rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
+    for page in (rita.page("/reviews/r"), rita.page("/", open="r")):
+        assert "Note (optional)</label>" in page
+        assert "The rule “low fidelity” asks for a human's answer." in page
+        below = page.partition("An answer signs")[2].partition("</form>")[0]
+        assert "May it run?" in below
+        assert f">#{request.index}</a>" in below
+        assert request.id in below
+
+
 def test_a_review_is_answered_once(rita: Viewer) -> None:
     rita.ledger.emit("bob", "review/r", ReviewRequested(question="May it run?", rule="low_fidelity"))
     form = form_of(rita, "reject", "/reviews/r", note="not yet")

@@ -204,3 +204,32 @@ def test_the_chosen_step_stands_whole_beside_the_graph(viewer: Viewer) -> None:
     assert data["chosen"]["content"] == "Tokens are valid for 24 hours whatever their role"
     assert [node["id"] for node in data["graph"]["nodes"] if node["is_selected"]] == ["8"]
     assert viewer.data("/r/audit", step=999)["chosen"] is None
+
+
+def test_versions_lead_to_the_older_ones(viewer: Viewer) -> None:
+    record(viewer, "audit", audit_graph())
+    for number in range(20, 38):
+        step = Step(step_number=number, type="observation", content=f"Line {number}", confidence=0.9)
+        viewer.ledger.emit("alice", "reasoning/audit", ReasoningExtended(steps=[step]))
+    first = viewer.data("/r/audit")["reasoning"]
+    numbers = [version["version"] for version in first["versions"]]
+    assert len(numbers) == 8 < first["versions_total"]
+    assert f'href="/r/audit?before={numbers[-1]}#versions-title">older versions' in viewer.page("/r/audit")
+    while first["versions_next"] is not None:
+        first = viewer.data("/r/audit", before=first["versions_next"])["reasoning"]
+        numbers += [version["version"] for version in first["versions"]]
+    assert numbers == list(range(first["versions_total"], 0, -1))
+    assert "older versions" not in viewer.page("/r/audit", before=numbers[-2])
+
+
+def test_the_list_marks_each_reasoning_with_its_verdict_and_has_the_tab_of_its_items(viewer: Viewer) -> None:
+    ref = record(viewer, "audit", audit_graph())
+    record(viewer, "zh", graph(CHINESE))
+    report = msgspec.to_builtins(ReasoningValidator(None).validate(graph(CHINESE)).to_event())
+    false = {"reasoning_ref": ref, "passed": False, "issues": [{"code": "EVIDENCE_GONE", "message": "gone", "step": 3}]}
+    viewer.ledger.emit("rita", "reasoning/audit", msgspec.convert(report | false, ReasoningValidated))
+    states = {row["path"]: row["state"] for row in viewer.data("/r")["rows"]}
+    assert states == {"/r/audit": "found wrong", "/r/zh": "not validated"}
+    assert '<span class="state stop"><span aria-hidden="true">✕</span> found wrong</span>' in viewer.page("/r")
+    for path in ("/r", "/r/audit"):
+        assert '<a href="/week" aria-current="true">' in viewer.page(path)

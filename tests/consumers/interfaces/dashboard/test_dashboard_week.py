@@ -297,7 +297,7 @@ def test_a_week_can_be_seen_as_of_an_earlier_entry(viewer: Viewer) -> None:
     ("name", "expected", "words"),
     [
         ("sessions", ["Find the leak", "An old report"], "2 findings, 1 open unknown, 1 dead end"),
-        ("reports", ["Find the leak", "An old report"], "found it · 1 learned"),
+        ("reports", ["Find the leak", "An old report"], "found it · 1 thing learned"),
         ("reasonings", ["Why a leak?"], "0 steps, no conclusion yet"),
         ("handoffs", ["Close the cache", "Close the pool", "An old handoff"], "claims to be done"),
         ("reviews", ["May it go on?"], "nobody has answered yet"),
