@@ -91,7 +91,7 @@ def _reasons_of_status(handoff: HandoffFacts) -> list[Reason]:
             text = f"{_ended_text(handoff)}{_but(handoff)}; {reviewer} verifies it or requests changes"
             return [Reason(code="TRANSITION_NOT_ALLOWED", text=text, by=handoff.reviewer)]
         case _ if stage_of(handoff.status) == "working":
-            text = f"{_working_text(handoff)}, but it is {handoff.status}{because}; {open_work_text(handoff)}"
+            text = f"{_working_text(handoff)}, but cannot continue{because}; {open_work_text(handoff)}"
             return [Reason(code="ALREADY_CLAIMED", text=text, by=handoff.receiver)]
         case _:  # verified, cancelled, superseded, or a status that needs no text of its own
             left = rules_of("handoff").states[handoff.status].next or "nothing is left to do"

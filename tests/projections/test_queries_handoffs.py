@@ -93,7 +93,8 @@ def test_claimed_blocked_rejected_and_done_handoffs_say_so(ledger, reader):
     assert reader.answer("handoffs.why", {"id": "a"})["left"] == {"tasks": [1, 3], "criteria": [1], "questions": []}
     ledger.emit("bob", "handoff/a", kinds.HandoffBlocked(reason="no access"))
     assert re.match(
-        r"a is blocked: bob works on it since .*, but it is blocked \(no access\); tasks 1, 3 and ", why(reader, "a")[0]
+        r"a is blocked: bob works on it since .*, but cannot continue \(no access\); tasks 1, 3 and ",
+        why(reader, "a")[0],
     )
     ledger.hand_over("b")
     ledger.emit("rita", "handoff/b", kinds.HandoffRejected(reason="too risky"))

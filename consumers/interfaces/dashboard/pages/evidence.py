@@ -29,6 +29,9 @@ OpenPlaces: TypeAlias = Callable[[], Places]
 
 validations_shown_max: Final = 20
 reasonings_compared_max: Final = 8
+doubts_max: Final = 16
+"""The reasonings that a page with rows or buttons looks up for their marks."""
+
 _IN_WORDS: Final = ("tasks", "criteria")
 _CITATIONS: Final = ("reasoning", "result_reasoning")
 
@@ -83,11 +86,14 @@ def _looked(context: PageContext, places: OpenPlaces, citations: Sequence[Mappin
         checked: dict[str, Any] = {"looked": None}
         if citation["measured"]:
             ref = citation["reasoning_ref"]
-            validations = [] if places().folder else validations_of(context, ref)[1]
             memory = fetch(context.view, ref).memory
-            checked = {"looked": places().of_graph(memory, validations), **_brief_of(context, ref, memory)}
+            checked = {"looked": _looked_up(context, places, ref, memory), **_brief_of(context, ref, memory)}
         rows.append({**citation, **checked})
     return rows
+
+
+def _looked_up(context: PageContext, places: OpenPlaces, ref: str, memory: ReasoningMemory) -> dict[str, Any]:
+    return places().of_graph(memory, [] if places().folder else validations_of(context, ref)[1])
 
 
 def _brief_of(context: PageContext, ref: str, memory: ReasoningMemory) -> dict[str, Any]:
@@ -95,6 +101,29 @@ def _brief_of(context: PageContext, ref: str, memory: ReasoningMemory) -> dict[s
     explained = explain_brief(receive_brief(context.view, ref, TransferLevel.STANDARD, memory=memory))
     left_out = sum(not step["in_text"] for step in explained["steps"])
     return {"measured": explained["measured"], "left_out": left_out}
+
+
+def with_doubts(context: PageContext, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return items, each with ``doubts``: what ``doubts_of`` gives for its ``reasoning_refs``.
+
+    Only the reasonings of items that wait for the human are looked up, and at most ``doubts_max`` of them.
+    """
+    own = [ref for item in items if item["agent"] == context.human for ref in item["reasoning_refs"]]
+    found = doubts_of(context, own)
+    return [{**item, "doubts": [found[ref] for ref in item["reasoning_refs"] if ref in found]} for item in items]
+
+
+def doubts_of(context: PageContext, refs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the ``verdict`` on each reasoning and the ``counts`` of its places, without those that cannot be read."""
+    found: dict[str, dict[str, Any]] = {}
+    with project_places(context) as places:
+        for ref in list(dict.fromkeys(refs))[:doubts_max]:
+            with suppress(DeedbookError):  # not in this ledger, or not readable: the opened form says so
+                verdict = context.ask("validations.latest", id=ref)
+                looked = _looked_up(context, places, ref, fetch(context.view, ref).memory)
+                outcome = {name: verdict[name] for name in ("outcome", "refuted")}
+                found[ref] = {"verdict": outcome, "looked": {"counts": looked["counts"]}}
+    return found
 
 
 def validations_of(context: PageContext, ref: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.layout import Drawing, Edge, Node, beside_room, layered, lines_box
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_doubts
 
 events_shown_max: Final = 25
 waits_marked_max: Final = 500
@@ -14,7 +15,7 @@ drawn_max: Final = 90
 
 
 def graph(context: PageContext) -> Page:
-    """Return ``{"id", "why", "opened", "drawing", "totals", "depth", "all", "events"}``.
+    """Return ``{"id", "why", "opened", "drawing", "titles", "totals", "depth", "all", "events"}``.
 
     Without ``id`` the page shows the end of the longest unfinished chain. With ``all`` it shows every handoff, and
     those that are not connected with ``id`` are faded. ``opened`` is the node ``sel`` with its ``why``, and ``events``
@@ -25,18 +26,24 @@ def graph(context: PageContext) -> Page:
     around = context.ask("handoffs.around", id=id_, depth=depth, all=is_all, limit=drawn_max)
     opened = next((node for node in around["nodes"] if node["id"] == context.query.get("sel")), None)
     if opened is not None:
-        opened |= {"why": context.ask("handoffs.why", id=opened["id"]) if opened["status"] else None}
+        opened |= {"why": _why(context, opened["id"]) if opened["status"] else None}
     data = {
         "id": around["id"],
-        "why": context.ask("handoffs.why", id=around["id"]) if around["id"] else None,
+        "why": _why(context, around["id"]) if around["id"] else None,
         "opened": opened,
         "drawing": _drawing(context, around, opened),
+        "titles": {node["id"]: node["title"] or "" for node in around["nodes"]},
         "totals": around["totals"],
         "depth": depth,
         "all": is_all,
         "events": context.ask("catalog.find", newest=True, limit=events_shown_max)["items"],
     }
     return Page("graph.html", f"Dependencies of {around['id']}" if around["id"] else "Dependencies", data)
+
+
+def _why(context: PageContext, name: str) -> dict[str, Any]:
+    why = context.ask("handoffs.why", id=name)
+    return why | {"waits": with_doubts(context, why["waits"])}
 
 
 def _drawing(context: PageContext, around: dict[str, Any], opened: dict[str, Any] | None) -> Drawing:
@@ -49,7 +56,7 @@ def _drawing(context: PageContext, around: dict[str, Any], opened: dict[str, Any
             node["title"] or node["id"],
             (status.replace("_", " "), f"you: {mine[node['id']]}" if node["id"] in mine else node["to"] or "nobody"),
             f"{node['tasks_done']}/{node['tasks_total']}" if node["tasks_total"] else "",
-            mine.get(node["id"], status),
+            status,
             "/graph",
             query | {"sel": node["id"]},
             "opened",
@@ -61,6 +68,7 @@ def _drawing(context: PageContext, around: dict[str, Any], opened: dict[str, Any
     ]
     lines = ((edge, "stop" if edge["holds"] else "") for edge in around["edges"])
     edges = [Edge(edge["to"], edge["from"], state, edge["from"] in apart) for edge, state in lines]
+    # As wide as beside a column: then a window of 800 px shows the whole drawing.
     return layered(nodes, edges, box=lines_box(5), room=beside_room)
 
 

@@ -22,7 +22,13 @@ from deedbook.consumers.interfaces.dashboard.pages.decisions import (
     receipt_of,
     review_form,
 )
-from deedbook.consumers.interfaces.dashboard.pages.evidence import with_evidence, with_reasonings
+from deedbook.consumers.interfaces.dashboard.pages.evidence import (
+    doubts_of,
+    with_doubts,
+    with_evidence,
+    with_reasonings,
+)
+from deedbook.consumers.interfaces.dashboard.pages.graph import drawn_max
 from deedbook.consumers.reasoning.citations import Citations
 from deedbook.ledger.errors import Refused, Unavailable
 from deedbook.ledger.lifecycle.gate_state import gate_text, read_gate
@@ -57,8 +63,9 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     """Return all about one handoff.
 
     ``{"handoff", "why", "tasks", "criteria", "notes", "reasoning", "result_reasoning", "versions", "number", "log",
-    "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file", "sent_back"}``. ``form`` is None
-    if there is nothing to decide. ``sent_back`` is the event that requested changes of the present result.
+    "events", "gate", "as_of", "form", "done", "problem", "original", "only_in_file", "sent_back", "titles"}``.
+    ``form`` is None if there is nothing to decide. ``sent_back`` is the event that requested changes of the present
+    result, and ``titles`` are those of its dependencies and dependents.
     ``original`` is the beginning of the imported file (None: not imported, or not stored; empty: too large), and
     ``only_in_file`` the lines of the handoff's file that no field has (None: the file is not here or is not a handoff
     file). ``log`` is newest first, and ``events`` its full length. ``done`` is an event whose signature and inclusion
@@ -69,7 +76,9 @@ def handoff(context: PageContext, note: str = "", problem: dict[str, Any] | None
     versions = compared(context, name)
     data = {
         "handoff": {field: value for field, value in row.items() if field not in _ELSEWHERE},
-        "why": row["why"] | {"next": commands_on(row["why"], shown=row)},
+        "why": row["why"]
+        | {"next": commands_on(row["why"], shown=row), "waits": with_doubts(context, row["why"]["waits"])},
+        "titles": _titles(context, row),
         "tasks": _with_last_event(row["tasks"], row, _OF_TASKS),
         "problem": problem,
         "criteria": _with_last_event(row["criteria"], row, _OF_CRITERIA),
@@ -123,6 +132,13 @@ def _with_last_event(
     return [row | {"said": last.get(row["position"])} for row in rows]
 
 
+def _titles(context: PageContext, handoff: Mapping[str, Any]) -> dict[str, str]:
+    if not handoff["depends_on"] and not handoff["dependents"]:
+        return {}
+    around = context.ask("handoffs.around", id=handoff["id"], depth=1, limit=drawn_max)
+    return {node["id"]: node["title"] or "" for node in around["nodes"]}
+
+
 def _sent_back(handoff: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the last request for changes; None if the work was completed after it, or nobody requested changes."""
     of_result = (event for event in reversed(handoff["log"]) if event["kind"] in _OF_RESULT)
@@ -163,11 +179,14 @@ def handoff_diff(context: PageContext) -> Page:
     """Return the answer of `handoffs.versions` between ``?from`` and ``?to`` (default: since the last approval).
 
     ``versions`` are the newest and the two that are compared, ``choice`` the label of the decision that waits for the
-    person about version ``to`` (None: none).
+    person about version ``to`` (None: none), and ``doubts`` are the checks of its reasonings.
     """
     answer = compared(context, context.params["id"], **{field: context.number(field) for field in ("from", "to")})
     name, last = answer["id"], len(answer["versions"])
-    choices = handoff_choices(context, context.ask("handoffs.show", id=name), last) if answer["to"] == last else []
+    shown = context.ask("handoffs.show", id=name)
+    choices = handoff_choices(context, shown, last) if answer["to"] == last else []
+    choice = choices[0].label if choices and choices[0].style == "yes" else None
+    refs = (*shown["result_refs"], *shown["reasoning_refs"])
     data = answer | {
         "last": last,
         "versions": [
@@ -175,6 +194,7 @@ def handoff_diff(context: PageContext) -> Page:
             for version in answer["versions"]
             if version["number"] > last - rows_max or version["number"] in (answer["from"], answer["to"])
         ],
-        "choice": choices[0].label if choices and choices[0].style == "yes" else None,
+        "choice": choice,
+        "doubts": list(doubts_of(context, refs).values()) if choice else [],
     }
     return Page("handoff_diff.html", f"{answer['content']['title'] or name}: changes", data)

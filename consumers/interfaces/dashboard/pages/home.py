@@ -11,6 +11,7 @@ from deedbook.consumers.handoffs.operations import with_commands
 from deedbook.consumers.handoffs.unread import COMMAND, peek
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext, address
 from deedbook.consumers.interfaces.dashboard.pages.decisions import receipt_at
+from deedbook.consumers.interfaces.dashboard.pages.evidence import with_doubts
 from deedbook.consumers.interfaces.dashboard.pages.handoffs import form_of
 from deedbook.consumers.interfaces.dashboard.pages.questions import ACTIONS, question_form
 from deedbook.ledger.errors import Refused
@@ -25,15 +26,16 @@ def home(context: PageContext, note: str = "", problem: dict[str, Any] | None = 
 
     ``items`` are those of `handoffs.next` for the human, questions to them first, then the oldest first; items that
     only an imported file claims come last. The item ``?open=`` is ``opened``; ``following`` is opened after a decision
-    about it. ``missed`` says what became of the handoff in ``?open=`` that no item is about. ``filters`` are those of
-    the address, and ``counts`` the answer of `handoffs.counts` for them. ``done`` is the receipt of the decision
-    ``?done=``, and ``problem`` says why nothing was signed. ``unread`` are the first unread lines, which stay unread.
+    about it, and the ``doubts`` of an item are the checks of its reasonings. ``missed`` says what became of the
+    handoff in ``?open=`` that no item is about. ``filters`` are those of the address, and ``counts`` the answer of
+    `handoffs.counts` for them. ``done`` is the receipt of the decision ``?done=``, and ``problem`` says why nothing was
+    signed. ``unread`` are the first unread lines, which stay unread.
     ``since`` counts the events since the user went away. ``?status=`` shows that column alone, page by page, and
     ``older`` is the cursor of the next page. ``history`` counts the imported handoffs that claim to be over, which are
     on no board; ``?status=pending&over=1`` shows them.
     """
     filters, queue, counts = _queue(context)
-    items = _in_order(with_commands(queue)["items"])
+    items = _in_order(with_doubts(context, with_commands(queue)["items"]))
     opened = _opened(items, context.query.get("open"))
     done = receipt_at(context, index) if (index := context.number("done")) is not None else None
     column, older, is_over = context.query.get("status") or None, None, bool(context.query.get("over"))

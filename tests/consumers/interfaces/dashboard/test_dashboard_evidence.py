@@ -103,6 +103,18 @@ def test_doubts_about_the_reasoning_are_said_directly_above_the_buttons(rita: Vi
         assert [word in above for word in words] == [True] * 3, address
 
 
+def test_a_doubt_stands_in_the_row_and_beside_each_button_that_leads_to_an_approval(rita: Viewer) -> None:
+    seal(rita.ledger)
+    rita.ledger.hand_over("y", depends_on=["x"])
+    doubt = "1 of 4 cited places changed"
+    row = rita.page("/").partition('id="q-x:approve"')[2].partition("</li>")[0]
+    assert doubt in row
+    above = rita.page("/h/x/diff").partition("Approve v1 …")[0]
+    assert doubt in above
+    for page in (rita.page("/h/y"), rita.page("/graph", id="y")):
+        assert doubt in page.partition("Approve …")[0].rpartition("<li>")[2]
+
+
 def test_a_file_that_is_put_right_is_as_signed_at_the_next_look(rita: Viewer, project: Path) -> None:
     (project / "config.yaml").write_text("days: 30\nreaders: 14\nthree\n")
     assert rita.data("/h/x")["reasoning"][0]["looked"]["counts"] == {"gone": 1, "not_checkable": 1, "as_signed": 2}

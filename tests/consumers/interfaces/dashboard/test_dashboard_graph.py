@@ -28,7 +28,7 @@ def test_the_red_lines_lead_to_what_holds_a_handoff_up(viewer: Viewer) -> None:
     assert "why" in page
     assert 'lang="zh"' in page
     assert 'href="/h/release"' in page
-    assert "must happen first" in page
+    assert "it waits for 1 other handoff" in page
     assert 'href="/graph?id=release&amp;sel=first#opened"' in page
 
 
@@ -71,19 +71,20 @@ def test_each_blocker_has_a_line_with_a_button_if_it_is_mine(viewer: Viewer) -> 
     ledger.hand_over("mine", title="My approval")
     ledger.approve("theirs", ledger.hand_over("theirs", title="Their work"))
     ledger.claim("theirs")
-    ledger.approve("middle", ledger.hand_over("middle", depends_on=["theirs"]))
+    ledger.approve("middle", ledger.hand_over("middle", title="The middle", depends_on=["theirs"]))
     ledger.approve("release", ledger.hand_over("release", depends_on=["mine", "middle"]))
     shown = viewer.data("/graph", id="release")
     waits = [(item["id"], item["agent"], item["act"]) for item in shown["why"]["waits"]]
     assert waits == [("mine", "rita", "approve"), ("theirs", "bob", "complete")]
     for page in (viewer.page("/graph", id="release"), viewer.page("/h/release")):
-        assert "2 things must happen first, <strong>1 by you</strong>" in page
+        assert "it waits for 2 other handoffs. Of the next steps <strong>1 is yours</strong>." in page
+        assert 'href="/h/middle">The middle</a> <span class="mono meta">middle</span>' in page
         assert 'href="/h/mine">' in page
         assert 'href="/h/mine#decide-mine">Approve …</a>' in page
         assert 'href="/h/theirs#' not in page
         assert "Their work" in page
     states = {node["id"]: (node["state"], node["meta"]) for node in shown["drawing"]["nodes"]}
-    assert states["mine"] == ("approve", ["pending", "you: approve"])
+    assert states["mine"] == ("pending", ["pending", "you: approve"])
     assert states["theirs"] == ("in_progress", ["in progress", "bob"])
 
 
