@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import tot_story as told
 from tot_story import BEST, NODES, STORY, TASK
@@ -111,6 +112,24 @@ def test_problems_that_are_searched_are_listed(viewer: Viewer) -> None:
     viewer.ledger.clock.advance(7200)
     viewer.ledger.hand_over("later")
     assert re.search(r'data-label="started"><time [^>]*>\w+</time> ago<', viewer.page("/tot"))
+
+
+def test_older_problems_are_a_page_away(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "tasks_shown_max", 1)
+    told.register(viewer.ledger)
+    other = "tot-20260213-100000-000002"
+    told.play(viewer.ledger, STORY[:1])
+    begun = msgspec.structs.replace(STORY[0].data, task_id=other)
+    told.play(viewer.ledger, [STORY[0]._replace(data=begun)], other)
+    assert f'href="/tot/{other}"' in viewer.page("/tot")
+    (after,) = re.findall(r'<a href="/tot\?after=(\d+)">older</a>', viewer.page("/tot"))
+    assert f'href="{PATH}"' in viewer.page("/tot", after=after)
+
+
+def test_the_end_of_a_search_is_a_sentence_on_the_timeline(viewer: Viewer, start: int) -> None:
+    done = [row["did"] for row in viewer.data("/timeline")["items"] if row["type"] == "tot.search_complete"]
+    assert [text.partition(":")[0] for text in done] == ["finished the search"]
+    assert start
 
 
 def test_a_thought_opens_to_its_proposer_its_score_and_its_entries(viewer: Viewer, start: int) -> None:
