@@ -64,6 +64,7 @@ class AgentKey(Answer, frozen=True, kw_only=True):
     events_left: int | None
     delegated_by: str | None
     ended_index: Index | None
+    ended_ms: Ms | None
     ended_as: KeyEnd | None
     ended_by: str | None
     ended_because: Untrusted | None
@@ -103,18 +104,20 @@ class ClaimedName(Answer, frozen=True, kw_only=True):
 
 
 class LastEvent(Marked, frozen=True, kw_only=True):
-    """The last event that an agent signed."""
+    """The last event that an agent signed; ``did`` says in words what the agent did."""
 
     event_index: Index
     kind: str
+    did: Untrusted
     accepted_ms: Ms
 
 
 class ClaimedHandoff(Answer, frozen=True, kw_only=True):
-    """A handoff in progress; ``lease_until_ms`` null: its claim has no lease."""
+    """A handoff in progress or blocked; ``lease_until_ms`` null: its claim has no lease."""
 
     id: str
     title: Untrusted
+    status: Literal["in_progress", "blocked"]
     lease_until_ms: Ms | None
 
 

@@ -24,16 +24,17 @@ from deedbook.projections.agents.answers import (
 )
 from deedbook.projections.answers.answer import Page
 from deedbook.projections.answers.query import Arguments, Limit, QueryContext, Where, names_in, only_match, with_json
+from deedbook.projections.catalog.words import did, words_of
 
 _LAST: Final = (
-    "SELECT a.name, e.event_index, e.kind, e.accepted_ms FROM agents a "
+    "SELECT a.name, e.event_index, e.kind, e.type, e.text, e.accepted_ms FROM agents a "
     "JOIN events e ON e.event_index = (SELECT max(event_index) FROM events WHERE author = a.name)"
 )
 _OPEN: Final = "SELECT author AS name, count(*) AS number FROM sessions WHERE status = 'open' GROUP BY author"
 _IN_PROGRESS: Final = (
-    "SELECT receiver AS name, id, title, lease_until_ms FROM (SELECT receiver, id, title, lease_until_ms, "
-    "row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS rank FROM handoffs "
-    "WHERE status = 'in_progress') each WHERE rank <= 20 ORDER BY rank"
+    "SELECT receiver AS name, id, title, status, lease_until_ms FROM (SELECT receiver, id, title, status, "
+    "lease_until_ms, row_number() OVER (PARTITION BY receiver ORDER BY updated_index DESC) AS rank FROM handoffs "
+    "WHERE status IN ('in_progress', 'blocked')) each WHERE rank <= 20 ORDER BY rank"
 )
 _JUDGED: Final = (
     "SELECT author AS name, calibration_status, count(*) AS number FROM handoff_reports "
@@ -118,7 +119,7 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Page[WorkingAgen
     """Return the agents by name, with their keys and work."""
     agents = list_agents(context, args).agents
     keys = list_keys(context, KeyFilter()).items
-    last = {row.pop("name"): LastEvent(**row) for row in context.rows(_LAST)}
+    last = _last_events(context)
     opened = {row["name"]: row["number"] for row in context.rows(_OPEN)}
     claimed: dict[str, list[ClaimedHandoff]] = {}
     for row in context.rows(_IN_PROGRESS):
@@ -140,10 +141,26 @@ def agents_at_work(context: QueryContext, args: AgentFilter) -> Page[WorkingAgen
     return Page(items=working, total=len(working))
 
 
+def _last_events(context: QueryContext) -> dict[str, LastEvent]:
+    """Return the last event of each agent, by name."""
+    rows = context.rows(_LAST)
+    words = words_of(context, (row["event_index"] for row in rows))
+    return {
+        row["name"]: LastEvent(
+            event_index=row["event_index"],
+            kind=row["kind"],
+            did=did(row, words[row["event_index"]].line),
+            accepted_ms=row["accepted_ms"],
+        )
+        for row in rows
+    }
+
+
 def list_keys(context: QueryContext, args: KeyFilter) -> Page[AgentKey]:
     """Return all keys by agent, each agent's oldest first."""
     sql = (
-        "SELECT k.*, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
+        "SELECT k.*, (SELECT e.accepted_ms FROM events e WHERE e.event_index = coalesce(k.ended_index, i.ended_index)) "
+        "AS ended_ms, i.ended_index AS fallen_index, i.ended_as AS fallen_as, i.ended_by AS fallen_by, "
         "i.ended_because AS fallen_because, CASE WHEN k.max_events IS NOT NULL THEN "
         "(SELECT count(*) FROM events e WHERE e.author = k.agent AND e.key = k.key) END AS used FROM agent_keys k "
         "LEFT JOIN agent_keys i ON i.agent = k.agent AND i.key = k.delegated_by "

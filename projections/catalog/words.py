@@ -95,8 +95,8 @@ def _phrase_of_family(kind: str) -> str | None:
 
 def did(row: dict[str, Any], line: str | None) -> str:
     """Return what an event's agent did; ``line`` is its line in the log of a handoff, or by the schema of its kind."""
-    if line is not None:
-        return line
     type_: str = row["type"]
+    if line is not None:
+        return f"wrote: {line}" if type_ == "handoff.logged" else line
     phrase = _PHRASES.get(type_) or _phrase_of_family(type_) or type_.partition(".")[2].replace("_", " ")
     return f"{phrase}: {row['text']}" if row["text"] else phrase

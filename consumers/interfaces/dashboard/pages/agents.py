@@ -15,25 +15,35 @@ rows_max: Final = 20
 points_max: Final = 50
 claimed_shown_max: Final = 50
 idle_after_ms: Final = 15 * 60_000
-"""An agent that has written nothing for this long and holds no lease counts as idle."""
+"""An agent that has written nothing for this long and holds no lease is not at work."""
 
 
 def agents(context: PageContext) -> Page:
-    """Return ``{"agents", "services", "claimed"}``; agents at work come first."""
+    """Return ``{"agents", "at_work", "agents_total", "services", "claimed"}``; agents at work come first.
+
+    ``agents`` also has humans and admins; ``agents_total`` and ``at_work`` count only those with the role of an agent.
+    """
     rows = [_at_work(row, context.now_ms) for row in context.ask("agents.activity")["items"]]
-    rows.sort(key=lambda row: (not row["is_at_work"], -row["last"]["accepted_ms"] if row["last"] else 0))
+    rows.sort(key=lambda row: (row["now"] != "at work", -row["last"]["accepted_ms"] if row["last"] else 0))
     services = [row for row in rows if row["roles"] in (["service"], [])]
     claimed = context.ask("agents.claimed", limit=claimed_shown_max)
     shown = [row for row in rows if row not in services]
-    return Page("agents.html", "Agents", {"agents": shown, "services": services, "claimed": claimed})
+    states = [row["now"] for row in shown if "agent" in row["roles"]]
+    counts = {"at_work": states.count("at work"), "agents_total": len(states)}
+    return Page("agents.html", "Agents", {"agents": shown, **counts, "services": services, "claimed": claimed})
 
 
 def _at_work(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return the row with its state ``now``: ``at work``, ``blocked``, ``quiet`` or ``idle`` (has no work)."""
     is_recent = row["last"] is not None and now_ms - row["last"]["accepted_ms"] < idle_after_ms
+    claimed = [handoff for handoff in row["handoffs"] if handoff["status"] == "in_progress"]
     # A claimed handoff without a lease may be abandoned.
-    is_busy = any((handoff["lease_until_ms"] or 0) > now_ms for handoff in row["handoffs"])
-    has_work = row["open_sessions"] > 0 or bool(row["handoffs"])
-    return row | {"compromised": row.get("compromised"), "is_at_work": is_busy or (is_recent and has_work)}
+    is_busy = any((handoff["lease_until_ms"] or 0) > now_ms for handoff in claimed)
+    has_work = row["open_sessions"] > 0 or bool(claimed)
+    is_blocked = len(claimed) < len(row["handoffs"])
+    is_at_work = is_busy or (is_recent and has_work)
+    now = "at work" if is_at_work else "blocked" if is_blocked else "quiet" if has_work else "idle"
+    return row | {"compromised": row.get("compromised"), "now": now}
 
 
 def agent(context: PageContext) -> Page:

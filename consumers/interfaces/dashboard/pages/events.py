@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any, Final
 
 from deedbook.consumers.interfaces.dashboard.facets import read
@@ -12,6 +13,7 @@ from deedbook.consumers.sdk.events import whole_event
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.format.forms import is_own
+from deedbook.ledger.home.trust import fingerprint
 from deedbook.projections.kinds.words import fields_of, text_of
 
 rows_max: Final = 50
@@ -48,6 +50,9 @@ def event(context: PageContext) -> Page:
     row = context.ask("catalog.show", id=str(index))
     entry = whole_event(index, context.client.entry(index), context.view)
     walk = context.ask("catalog.why", id=row["id"], depth=1, limit=neighbours_max)
+    steps = [step["event_index"] for step in (*walk["causes"], *walk["effects"])]
+    words = _in_words(context, steps)
+    linked = {name: [step | words[step["event_index"]] for step in walk[name]] for name in ("causes", "effects")}
     signed = _signed(context, index, entry["stream"], entry["key"])
     data = {
         "row": row,
@@ -55,10 +60,17 @@ def event(context: PageContext) -> Page:
         "signed": signed,
         "proof": inclusion(context, index),
         **walk,
+        **linked,
         "event": entry,
         "is_written_here": entry["bytes"] <= written_max_bytes,
     }
     return Page("event.html", f"#{index} {row['author']} {row['did']}", data)
+
+
+def _in_words(context: PageContext, indexes: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Return the neighbours of an entry as ``catalog.find`` lists them, by index."""
+    items = context.ask("catalog.find", entries=sorted(set(indexes)), limit=2 * neighbours_max)["items"]
+    return {item["event_index"]: item for item in items}
 
 
 def _fields(context: PageContext, entry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -69,6 +81,7 @@ def _fields(context: PageContext, entry: dict[str, Any]) -> list[dict[str, Any]]
         with contextlib.suppress(Refused):
             schema = context.ask("kinds.show", id=entry["kind"])["schema"]
     data, properties = _with_values(entry["data"]), schema.get("properties", {})
+    data = _explained(data) if entry["kind"] == "ledger.created" else data
     data = data if schema else _compact(data)
     named = _NAMED if entry["kind"] in CORE_KINDS else {}
     return [
@@ -76,6 +89,15 @@ def _fields(context: PageContext, entry: dict[str, Any]) -> list[dict[str, Any]]
         for name, value in (data.items() if isinstance(data, dict) else ())
         for label, texts in fields_of({name: value}, {"properties": properties})
     ]
+
+
+def _explained(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of entry 0 with its root key named as such, the fingerprint of that key, and a trial in words."""
+    origin, root = data["origin"], data["root"]
+    first = {"origin": origin, "root key": root, "its fingerprint": fingerprint(bytes.fromhex(root))}
+    others = {name: value for name, value in data.items() if name not in ("origin", "root", "trial")}
+    trial = "yes: made for a first try, and marked so for ever" if data.get("trial") else "no"
+    return first | others | {"trial": trial}
 
 
 def _with_values(data: Any) -> Any:

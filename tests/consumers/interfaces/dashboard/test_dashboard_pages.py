@@ -14,8 +14,9 @@ from deedbook.ledger.client.stream_reader import IgnoredEntry
 from deedbook.ledger.errors import Refused
 from deedbook.ledger.events.authority import KeyCompromised
 from deedbook.ledger.events.declared import KindDeclared
-from deedbook.ledger.events.handoff import HandoffAmended, HandoffQuestionAnswered, HandoffQuestionAsked
+from deedbook.ledger.events.handoff import HandoffAmended, HandoffLogged, HandoffQuestionAnswered, HandoffQuestionAsked
 from deedbook.ledger.events.imported import RecordImported
+from deedbook.ledger.events.review import ReviewRequested
 from deedbook.ledger.events.session import FindingLogged, SessionStarted
 from deedbook.ledger.format.identity import Key
 
@@ -56,7 +57,7 @@ def test_one_entry_shows_its_body_its_key_and_its_proof(viewer: Viewer) -> None:
     assert shown["event"]["sig"] in page
 
 
-def test_entry_begins_with_words_then_its_fields_with_links_and_its_json_is_folded_at_the_end(viewer: Viewer) -> None:
+def test_entry_begins_with_words_then_its_fields_with_links_and_its_json_is_folded(viewer: Viewer) -> None:
     viewer.ledger.hand_over("y")
     viewer.ledger.hand_over("x", title="the title", tasks=["one", "two"], depends_on=["y"], context="see handoff/y")
     page = viewer.page("/e/5").partition("<main")[2]
@@ -64,7 +65,7 @@ def test_entry_begins_with_words_then_its_fields_with_links_and_its_json_is_fold
     assert sorted(order, key=page.index) == order
     assert page.count("&#34;title&#34;: &#34;the title&#34;") == 1
     assert page.index("<details") < page.index("&#34;title&#34;") < page.index("</details>")
-    assert page.index("<h2>Effects</h2>") < page.index("&#34;title&#34;")
+    assert page.index("&#34;title&#34;") < page.index("<h2>Causes</h2>")
     (words,) = re.findall(r'<p class="why[^>]*>(.*?)</p>', page, re.DOTALL)
     text = re.sub(r"<[^>]*>", "", words)
     assert text.startswith("This is entry 1 of the title (handoff/x), accepted 20")
@@ -105,6 +106,12 @@ def test_entry_with_many_fields_and_much_text_stays_readable_and_small(viewer: V
     assert page.count("<dt>field ") == 40
 
 
+def test_entry_0_tells_the_root_key_from_its_fingerprint(viewer: Viewer) -> None:
+    fields = {field["label"]: field["texts"] for field in viewer.data("/e/0")["fields"]}
+    key, mark = viewer.data("/e/0")["event"]["data"]["root"], viewer.data("/audit")["fingerprint"]
+    assert (fields["root key"], fields["its fingerprint"], "root" in fields) == ([key], [mark], False)
+
+
 def test_entries_of_authority_and_the_first_of_all_have_their_proof_too(viewer: Viewer) -> None:
     for index in range(4):
         shown = viewer.data(f"/e/{index}")
@@ -142,7 +149,10 @@ def test_what_an_entry_follows_from_and_led_to_is_one_click_away(viewer: Viewer)
     viewer.ledger.approve("x", data)
     assert [step["event_index"] for step in viewer.data("/e/5")["causes"]] == [4]
     assert [step["event_index"] for step in viewer.data("/e/4")["effects"]] == [5]
-    assert 'href="/e/5"' in viewer.page("/e/4")
+    page = viewer.page("/e/4")
+    effects = re.sub(r"<[^>]*>", "", page[page.index("<h2>Effects</h2>") : page.index('id="proof"')])
+    assert 'href="/e/5"' in page
+    assert ("rita approved" in effects, "handoff.approved" in effects) == (True, False)
 
 
 def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
@@ -151,12 +161,33 @@ def test_what_a_stolen_key_signed_is_marked(viewer: Viewer) -> None:
     viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=4))
     assert viewer.data("/e/4")["row"]["compromised"] == 5
     assert "compromised" in viewer.page("/e/4")
-    assert "compromised" in viewer.page("/events")
     page = viewer.page("/")
     assert "compromised signature" in page.partition('id="q-x:approve"')[2].partition("</li>")[0]
     assert "compromised signature" in page.partition('id="c-x"')[2].partition("</li>")[0]
     viewer.ledger.hand_over("y", sender="bob", to="alice", depends_on=["x"])
     assert "compromised signature" in viewer.page("/h/y").partition('href="/h/x"')[2].partition("</li>")[0]
+
+
+def test_what_a_stolen_key_signed_has_one_mark_in_each_list(viewer: Viewer) -> None:
+    viewer.ledger.approve("x", viewer.ledger.hand_over("x"))
+    key = viewer.ledger.keys["alice"].public.hex()
+    viewer.ledger.emit("root", "agent/alice", KeyCompromised(key=key, since=4))
+    for path in ("/events", "/a/alice", "/e/5"):
+        assert viewer.page(path).count("</span> compromised signature</span>") == 1, path
+
+
+def test_entry_of_a_log_has_its_verb_in_lists(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    viewer.ledger.emit("alice", "handoff/x", HandoffLogged(text="half of it works"))
+    assert viewer.data("/e/5")["row"]["did"] == "wrote: half of it works"
+    assert ">wrote: half of it works<" in viewer.page("/a/alice")
+    assert ">wrote: half of it works<" in viewer.page("/agents")
+
+
+def test_list_writes_an_agent_and_a_review_without_the_name_of_its_stream(viewer: Viewer) -> None:
+    viewer.ledger.emit("bob", "review/r", ReviewRequested(question="is it right?", rule="r"))
+    page = viewer.page("/events")
+    assert (">review r</a>" in page, ">review/r</a>" in page, ">agent/bob</a>" in page) == (True, False, False)
 
 
 def test_events_are_filtered_and_paged(viewer: Viewer) -> None:
@@ -235,6 +266,8 @@ def test_a_page_of_the_past_shows_nothing_later_and_its_links_stay_there(viewer:
     assert "/h/late" not in page
     assert 'href="/h/early?as_of=4"' in page
     assert "data-follows" not in page
+    assert '<input name="as_of" size="18" value="4"' in page  # the time that was chosen, as it was written
+    assert (">then</time>" in page, ">now</time>" in page, ">now</time>" in viewer.page("/")) == (True, False, True)
     assert viewer.data("/events", as_of=3)["total"] == 4
     viewer.ledger.clock.advance(7200)
     assert ">2h</time>" in viewer.page("/")

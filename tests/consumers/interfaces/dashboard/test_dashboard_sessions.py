@@ -7,6 +7,7 @@ from given_session import VECTORS
 
 from deedbook.consumers.sessions.generator import ReportInputs
 from deedbook.consumers.sessions.report import publish_report
+from deedbook.ledger.events.handoff import HandoffBlocked
 from deedbook.ledger.events.reasoning import ReasoningStarted
 from deedbook.ledger.events.session import (
     AssessmentRecorded,
@@ -137,12 +138,12 @@ def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
     viewer.ledger.approve("h", data)
     viewer.ledger.claim("h", lease_seconds=600)
     shown = viewer.data("/agents")["agents"]
-    assert [(one["name"], one["is_at_work"]) for one in shown][:1] == [("bob", True)]
+    assert [(one["name"], one["now"]) for one in shown][:1] == [("bob", "at work")]
     assert [one["id"] for one in shown[0]["handoffs"]] == ["h"]
-    assert {one["name"] for one in shown if one["is_at_work"]} == {"bob"}
+    assert {one["name"] for one in shown if one["now"] == "at work"} == {"bob"}
     viewer.ledger.clock.advance(3600)
     viewer.ledger.emit("alice", "session/x", SessionStarted())
-    assert {one["name"] for one in viewer.data("/agents")["agents"] if one["is_at_work"]} == {"alice"}
+    assert {one["name"] for one in viewer.data("/agents")["agents"] if one["now"] == "at work"} == {"alice"}
     assert "lease ran out" in viewer.page("/agents")
     other = viewer.ledger.hand_over("without")
     viewer.ledger.approve("without", other)
@@ -150,7 +151,22 @@ def test_who_is_at_work_stands_first(viewer: Viewer) -> None:
     viewer.ledger.clock.advance(86_400)
     viewer.enter()
     # An imported claim of yesterday does not count as work.
-    assert not any(one["is_at_work"] for one in viewer.data("/agents")["agents"])
+    assert not any(one["now"] == "at work" for one in viewer.data("/agents")["agents"])
+
+
+def test_an_agent_with_work_is_never_called_idle(viewer: Viewer) -> None:
+    viewer.ledger.approve("h", viewer.ledger.hand_over("h"))
+    viewer.ledger.claim("h")
+    viewer.ledger.emit("alice", "session/x", SessionStarted())
+    viewer.ledger.clock.advance(3600)
+    viewer.enter()
+    shown = viewer.data("/agents")
+    states = {one["name"]: one["now"] for one in shown["agents"]}
+    assert states == {"alice": "quiet", "bob": "quiet", "rita": "idle", "root": "idle"}
+    assert (shown["at_work"], shown["agents_total"]) == (0, 2)  # rita is a human, root an admin
+    assert "0 of 2 agents at work" in viewer.page("/agents")
+    viewer.ledger.emit("bob", "handoff/h", HandoffBlocked(reason="no image"))
+    assert {one["name"]: one["now"] for one in viewer.data("/agents")["agents"]} == states | {"bob": "blocked"}
 
 
 def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer) -> None:
@@ -170,7 +186,8 @@ def test_an_agent_with_its_keys_and_calibration_over_its_sessions(viewer: Viewer
 
 def test_an_agent_that_did_nothing_and_one_that_is_not_there(viewer: Viewer) -> None:
     viewer.ledger.register("carol")
-    assert "No report yet" in viewer.page("/a/carol")
+    page = viewer.page("/a/carol")
+    assert ("No report yet" in page, "bias of each report" in page) == (True, False)
     assert viewer.data("/a/carol")["events"]["total"] == 0
     assert viewer.get("/a/nobody").status_code == 404
 
