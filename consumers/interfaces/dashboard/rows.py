@@ -138,7 +138,10 @@ def report(item: Mapping[str, Any]) -> Row:
 
 
 def _with_outcome(context: PageContext, item: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**item, "outcome": context.ask("validations.latest", id=item["ref"])["outcome"]}
+    reports = context.ask("validations.list", id=item["ref"], limit=1)["total"]
+    # Most reasonings in a list have no report, and a verdict is slow: it compares all with the same conclusion.
+    is_judged = reports or item["is_refuted"] or "redacted" in item
+    return {**item, "outcome": context.ask("validations.latest", id=item["ref"])["outcome"] if is_judged else "none"}
 
 
 def reasoning(item: Mapping[str, Any]) -> Row:
