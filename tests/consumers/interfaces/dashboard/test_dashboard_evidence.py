@@ -89,7 +89,8 @@ def test_a_signed_hash_of_another_text_than_the_quoted_one_is_not_called_a_chang
     }
     record(rita, "misquoted", graph({"task": "t", "conclusion": "14", "steps": [step], "dependencies": {}}))
     page = rita.page("/r/misquoted")
-    assert "hash differs" in page
+    assert '<figure class="place" id' in page
+    assert "line as quoted, hash of another text" in page
     assert "The line reads as its author quoted it, but the hash that they signed is of another text." in page
     assert "nowhere else" not in page
     assert page.count("<pre") == 1  # the quote and the present line are the same text

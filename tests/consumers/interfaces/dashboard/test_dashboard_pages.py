@@ -35,6 +35,11 @@ def test_the_json_of_a_page_is_what_it_shows(viewer: Viewer) -> None:
     assert viewer.data("/e/4")["row"]["stream"] == "handoff/x"
 
 
+def test_list_of_handoffs_says_that_its_times_are_those_of_the_last_change(viewer: Viewer) -> None:
+    viewer.ledger.hand_over("x")
+    assert re.search(r"<br> changed\s+<time", viewer.page("/h"))
+
+
 def test_a_thing_whose_id_ends_in_json_has_a_page_and_a_twin(viewer: Viewer) -> None:
     viewer.ledger.emit("alice", "session/x.json", SessionStarted())
     page = viewer.page("/events")
