@@ -10,6 +10,7 @@ from deedbook.consumers.interfaces.dashboard.facets import read
 from deedbook.consumers.interfaces.dashboard.page import Page, PageContext
 from deedbook.consumers.interfaces.dashboard.pages.proof import inclusion, written_max_bytes
 from deedbook.consumers.sdk.events import whole_event
+from deedbook.consumers.sdk.text import counted
 from deedbook.ledger.errors import DeedbookError, Refused
 from deedbook.ledger.events import CORE_KINDS
 from deedbook.ledger.format.forms import is_own
@@ -111,13 +112,24 @@ def _with_values(data: Any) -> Any:
 
 
 def _compact(value: Any, depth: int = 0) -> Any:
-    """Return plain data in which an inner object is one text, unless it has lists or objects and is not far inside."""
+    """Return plain data in which an inner object is one text, unless it has lists or objects and is not far inside.
+
+    Deeper objects are no sentence: if they are in a list or far inside, a text leads to the content as JSON.
+    """
+    if (isinstance(value, list) or depth > objects_depth_max) and _objects_within(value) > objects_depth_max:
+        return f"{counted(len(value), 'item' if isinstance(value, list) else 'field')}: see the content as JSON"
     if not isinstance(value, dict):
         return value
     is_flat = not any(isinstance(inner, dict | list) for inner in value.values())
     if depth and (is_flat or depth > objects_depth_max):
         return text_of(value)
     return {name: _compact(inner, depth + 1) for name, inner in value.items()}
+
+
+def _objects_within(value: Any) -> int:
+    """Return how many objects are within each other in plain data, lists not counted."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, dict) + max(map(_objects_within, inner), default=0)
 
 
 def _signed(context: PageContext, index: int, stream: str, key: str) -> dict[str, Any]:

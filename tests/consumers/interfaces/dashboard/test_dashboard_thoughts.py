@@ -44,6 +44,15 @@ def test_a_tree_is_drawn_with_its_best_path_and_what_was_pruned(viewer: Viewer, 
     assert shown["steps"] == steps | {"all": len(STORY), "until": len(STORY)}
 
 
+def test_entry_with_a_tree_leads_to_its_json_instead_of_writing_it_as_a_sentence(viewer: Viewer, start: int) -> None:
+    (index,) = [row["event_index"] for row in viewer.data("/events")["items"] if row["kind"] == "tot.search_complete"]
+    fields = {field["label"]: field["texts"] for field in viewer.data(f"/e/{index}")["fields"]}
+    assert re.fullmatch(r"[0-9]+ fields: see the content as JSON", fields["payload, tree, nodes"][0])
+    assert "total nodes: " in fields["payload, stats"][0]
+    page = viewer.page(f"/e/{index}")
+    assert ("node_1_1" in page, "node 1 1, id" in page) == (True, False)
+
+
 def test_a_tree_is_scrubbed_by_the_index_of_the_log(viewer: Viewer, start: int) -> None:
     seen = []
     end = start + len(STORY) - 1
