@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import pytest
 from three_nodes import Nodes, eventually
@@ -18,6 +19,9 @@ from deedbook.ledger.format.envelope import decode_entry
 from deedbook.ledger.format.identity import open_key
 from deedbook.ledger.home.config import Settings
 from deedbook.ledger.home.home import Home
+
+if TYPE_CHECKING:
+    from deedbook.ledger.events.fields import EventData
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -65,11 +69,18 @@ def test_client_reaches_another_node_when_the_only_one_that_it_knew_is_gone(
 
     for _ in range(2):
         eventually(writes, "another node takes what this agent writes")
-    with RemoteClient(settings) as client:
-        entries = client.entries(0, kinds=["finding.logged"], stream="session/s").entries
-        findings = [read_event(index, decode_entry(data)).data for index, data in entries]
+
+    findings: list[EventData] = []
+
+    def has_read_them() -> bool:
+        """Return whether the node that answers has followed the one that took the writes."""
+        with RemoteClient(settings) as client:
+            entries = client.entries(0, kinds=["finding.logged"], stream="session/s").entries
+        findings[:] = [read_event(index, decode_entry(data)).data for index, data in entries]
+        return len(findings) >= 3
+
+    eventually(has_read_them, "the other nodes have what one of them took")
     assert findings[0] == FindingLogged(finding="x")
-    assert len(findings) >= 3
     (notice,) = notices
     assert any(url in notice for url in others)
     assert f"{first} does not serve this agent" in notice
