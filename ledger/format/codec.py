@@ -127,7 +127,7 @@ def check_strict(text: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Refused("INVALID_FORMAT", f"the bytes are not UTF-8 (at byte {error.start})") from error
     except json.JSONDecodeError as error:
-        raise Refused("INVALID_FORMAT", f"this is not JSON: {error.msg} at character {error.pos}") from error
+        raise Refused("INVALID_FORMAT", f"this is not JSON at character {error.pos}: {error.msg}") from error
 
 
 def check_encodable(text: bytes) -> None:
